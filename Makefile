@@ -1,4 +1,4 @@
-# make demo and make test set up what is missing and need nothing but git, make and python3. See HACKING.md.
+# make demo and make test set up what is missing; they need only git, make and python3. See HACKING.md.
 
 PRESET ?= release
 VENV := .venv/bin
@@ -37,15 +37,15 @@ bench: build
 	PYTHONPATH=python:tests $(VENV)/python benchmarks/inference.py
 	PYTHONPATH=python:tests $(VENV)/python benchmarks/quantized.py
 
-# Every operator of torch.testing, every sample; goes on where it was stopped.
+# Every operator of torch.testing, every sample; an interrupted run is continued.
 conformance: build
 	PYTHONPATH=python:tests $(VENV)/python -m conformance --coverage docs/coverage.md
 
-# Whole models of torchvision, timm and transformers; goes on where it was stopped.
+# Whole models of torchvision, timm and transformers; an interrupted run is continued.
 models: build
 	PYTHONPATH=python:tests $(VENV)/python -m zoo --table docs/models.md
 
-# Calls and programs drawn at random, against eager PyTorch: a fresh seed each time unless SEED is given.
+# Random calls and programs, compared with eager PyTorch: a fresh seed each time unless SEED is given.
 hunt: build
 	PYTHONPATH=python:tests $(VENV)/python -m hunt --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 

@@ -15,7 +15,7 @@ PAUSE = 0.005  # seconds; lets the previous contestant's threads stop spinning
 
 
 def race(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """The shortest time of each in milliseconds: disturbances only ever add time."""
+    """The shortest time of each contestant in milliseconds: disturbances can only add time."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():

@@ -30,8 +30,8 @@ import opbridge
 from zoo.check import largest_relative
 from zoo.entry import Entry
 
-SECONDS = 3  # per pair of models, but at least
-ROUNDS = 15
+SECONDS = 3  # per pair of models
+ROUNDS = 15  # at least, even if they take longer
 MOST_ROUNDS = 200
 CLOSE = 1e-3  # largest accepted difference, relative to the largest magnitude of the output
 MODELS = [

@@ -2,10 +2,10 @@
 
     PYTHONPATH=python:tests python benchmarks/quantized.py [KIND ...]
 
-All models run in turn in ONNX Runtime with its default options and one thread: the quantized one as opbridge exports
-it, the float32 one as opbridge and as torch.onnx.export(dynamo=True) do. "weights" is the size of the linear layers'
-weights in the file, as a part of their float32 size. "difference" is from the quantized model in PyTorch, relative to
-the largest logit.
+All models run in turn in ONNX Runtime with its default options and one thread: the quantized one as exported by
+opbridge, the float32 one as exported by opbridge and by torch.onnx.export(dynamo=True). "weights" is the size of the
+linear layers' weights in the file, as a fraction of their float32 size. "difference" is the largest difference from the
+quantized model in PyTorch, relative to the largest logit.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def runner(path: Path) -> Any:
 
 
 def linear_part(path: Path, model: torch.nn.Module) -> float:
-    """Without the table of the embedding, which is not quantized."""
+    """The size of the weights without the table of the embedding, which is not quantized."""
     table = model.model.model.embed_tokens.weight
     tensors = onnx.load(path).graph.initializer
     stored = sum(len(tensor.raw_data) for tensor in tensors if len(tensor.raw_data) > 2048) - table.nbytes

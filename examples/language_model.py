@@ -22,7 +22,7 @@ NEW_TOKENS = 24
 
 
 def configurations() -> dict[str, Any]:
-    """Small models, which have all that large ones have."""
+    """Small models with the structure of large ones."""
     from transformers import GPT2Config, LlamaConfig
 
     common = {"vocab_size": 1000, "bos_token_id": 0, "eos_token_id": None}
@@ -71,7 +71,7 @@ def export(folder: Path, capture: Capture) -> Path:
 
 
 def generate(path: Path, prompt: list[list[int]], count: int) -> Iterator[np.ndarray]:
-    """The logits of each new token, which is the one with the greatest."""
+    """The logits of each new token, which is the token with the greatest logit."""
     session = opbridge.session(path)
     caches = [value for value in session.get_inputs() if value.name.startswith("past_key_values")]
     past = {

@@ -51,13 +51,13 @@ class TrainingStep(nn.Module):
 
 
 def sgd(parameters: Tensors, gradients: Tensors, state: Tensors) -> tuple[Tensors, Tensors]:
-    """With momentum, which is the state."""
+    """SGD with momentum, which is the state."""
     momenta = [0.9 * before + gradient for before, gradient in zip(state, gradients, strict=True)]
     return [p - 0.05 * momentum for p, momentum in zip(parameters, momenta, strict=True)], momenta
 
 
 def adam(parameters: Tensors, gradients: Tensors, state: Tensors) -> tuple[Tensors, Tensors]:
-    """The state is the number of steps, then the means of the gradients and of their squares."""
+    """Adam. The state is the number of steps, then the means of the gradients and of their squares."""
     count, means, squares = state[0] + 1, state[1::2], state[2::2]
     updated, after = [], [count]
     for parameter, gradient, mean, square in zip(parameters, gradients, means, squares, strict=True):
@@ -80,7 +80,7 @@ def network() -> nn.Module:
 
 
 def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Images whose class is the third of the rows that is the brightest; the batches have different sizes."""
+    """Images with a bright band of rows; the class says which of three bands it is. The batches differ in size."""
     torch.manual_seed(1)
     made = []
     for step in range(STEPS):

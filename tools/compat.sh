@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the Python tests with the oldest and the newest torch and ONNX Runtime that opbridge knows, each in a virtual
-# environment of its own in build/compat. What is built is the module for the Python of .venv, which they have too.
+# environment of its own in build/compat. These have the Python version of .venv, for which the module is built.
 #
-#   tools/compat.sh [ENVIRONMENT ...]   those to run (default: all of them)
-#   TESTS    what pytest is given (default "-n auto --dist loadfile tests/python")
+#   tools/compat.sh [ENVIRONMENT ...]   the environments to run (default: all of them)
+#   TESTS    the arguments of pytest (default "-n auto --dist loadfile tests/python")
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

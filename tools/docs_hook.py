@@ -23,14 +23,14 @@ from docs_reference import ReferenceError, expand, search_entries
 from notebooks import CHAPTERS, notebook
 
 _SUFFIX = ".zh.md"
-# Whatever a browser loads by itself; links that a reader follows are not meant.
+# Whatever a browser loads by itself, unlike the links that a reader follows.
 _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
     r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)\b[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
 )
 
 _CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
-_PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # has its own space behind it
+_PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # fullwidth characters, which contain a space
 _LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
 # In Python, a snippet is named in a comment, so that ruff can format the block.
 _SNIPPET = re.compile(r'^( *)# (--8<-- ")', re.MULTILINE)
@@ -42,7 +42,8 @@ _BLOCK = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 def on_config(config: Any) -> Any:
     """Gives each language the headings of docstrings in its own words.
 
-    mkdocstrings adds an extension for each language. That of the language built before would render the pages first.
+    mkdocstrings adds an extension for each language. The extension of the previous language would render the pages
+    first.
     """
     config.plugins["mkdocstrings"].config["locale"] = config.plugins["i18n"].current_language or "en"
     config.markdown_extensions[:] = [

@@ -50,21 +50,21 @@ _CHINESE = {
     "no node": "没有节点",
     "the value itself": "就是输入值本身",
     "a constant": "是常量",
-    # of UNREACHED in operator_examples.py
-    "torch cannot tell the sizes of its results, so that no capture has it; F.ctc_loss has nodes": (
+    # The reasons of UNREACHED in operator_examples.py.
+    "torch cannot determine the sizes of its results, so no capture contains it; F.ctc_loss has nodes": (
         "torch 无法给出其结果的尺寸，因此没有捕获会得到它；F.ctc_loss 会变成节点"
     ),
 }
 
 
 class ReferenceError(Exception):
-    """A page names what does not exist, or what has not been built."""
+    """A page names a part of the reference that does not exist, or that has not been built."""
 
 
 def expand(markdown: str, language: str) -> str:
     def part(mark: re.Match[str]) -> str:
         if mark["what"] not in _PARTS:
-            raise ReferenceError(f"a page asks for the reference of {mark['what']!r}, which is none of {[*_PARTS]}")
+            raise ReferenceError(f"a page asks for the reference of {mark['what']!r}, which is not one of {[*_PARTS]}")
         return _PARTS[mark["what"]](mark["name"] or "", language)
 
     return _MARK.sub(part, markdown)
@@ -118,7 +118,7 @@ def _pages_of_operators() -> dict[str, str]:
 
 
 def search_entries(language: str) -> list[dict[str, str]]:
-    """The mappings for the index of the site's search, where a table would be one long text."""
+    """The mappings as separate entries for the site's search, in which their table would be one long text."""
     entries = []
     for key, each in _read_mappings()["mappings"].items():
         forms = [
@@ -205,7 +205,7 @@ def _versions(name: str, language: str) -> str:
 
 
 def _table(titles: list[str], rows: list[list[str]], language: str, attributes: str = "") -> str:
-    """A table that assets/filter.js gives a field to search in, and with ``data-opsets`` a list to choose an opset."""
+    """A table. assets/filter.js adds a search field to it, and a list of opsets if it has ``data-opsets``."""
     head = "".join(f"<th>{_word(title, language)}</th>" for title in titles)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     hint = _word("type a name", language)

@@ -4,7 +4,7 @@
     tools/draw_graph.py model.onnx graph.svg
 
 Standard operators are blue, ONNX functions violet, operators that need a kernel of their own red. The picture has a
-transparent ground and reads on a light and on a dark page.
+transparent background and is readable on light and dark pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMAND = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release")) / "opbridge"
 
 MARGIN = 8
-TITLE_HEIGHT, LINE_HEIGHT = 22, 15  # those of src/inspect/graph_page.cc, which sizes the boxes
+TITLE_HEIGHT, LINE_HEIGHT = 22, 15  # as in src/inspect/graph_page.cc, which determines the sizes of the boxes
 STANDARD, FUNCTION, CUSTOM, TERMINAL = "#2f6db3", "#7a4fb5", "#cf2436", "#475467"
 STANDARD_DOMAINS = {"", "ai.onnx.ml"}
 

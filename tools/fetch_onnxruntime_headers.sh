@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts the headers of libonnxruntime-dev into build/deps/onnxruntime, by the machine's own apt mirrors and keys. Where
-# the release lacks the package, takes it from the distribution's next one. Installs nothing and needs no root.
+# Puts the headers of libonnxruntime-dev into build/deps/onnxruntime, with the machine's own apt mirrors and keys. If
+# the release lacks the package, takes it from the distribution's next release. Installs nothing and needs no root.
 set -euo pipefail
 
 package=libonnxruntime-dev
@@ -24,7 +24,7 @@ source "$root/tools/private_apt.sh"
 prepare_apt deb "$suite" "$component"
 echo "opbridge: taking the headers of $package from $ID $suite into build/deps/onnxruntime"
 cd "$work"
-# A third party's source need not serve the other release, so that only the download decides.
+# A third party's source may lack the other release, so errors of the update are ignored if the download succeeds.
 if ! { private_apt update; private_apt download "$package"; } &>apt.log; then
   cat apt.log >&2
   echo "opbridge: apt could not fetch $package of $ID $suite; its messages are above" >&2

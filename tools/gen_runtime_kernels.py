@@ -5,8 +5,8 @@
     python tools/gen_runtime_kernels.py old.inc > src/runtimes/onnxruntime/kernels.inc # with the newest
 
 src/runtimes/onnxruntime/kernels.cc includes the result, which is kept in the repository: building opbridge does not
-need ONNX Runtime. Its kernels are those of the oldest version, which later versions have too, and those that a later
-version added for types that no wider type can represent: with the oldest version, such a model does not load.
+need ONNX Runtime. The result has the kernels of the oldest version, which later versions have too, and kernels that a
+later version added for types that no wider type can represent: with the oldest version, such a model does not load.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Markdown of a C++ header: its declarations with the comments above them, without private members and bodies.
 
-The headers are formatted by clang-format: one blank line separates what belongs together, and a class ends in `};`.
+The headers are formatted by clang-format: one blank line separates declarations, and a class ends in `};`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USING = re.compile(r"^using (?P<name>\w+)")
 _FORWARD = re.compile(r"((class|struct) \w+;\n?)*")
 _MEMBER = re.compile(
     r"(template <[^\n]*>\n)?[^\n(]*\w::(?:~?\w+|operator \w+)\([^;]*\{"
-)  # defined outside of its class
+)  # a member that is defined outside of its class
 _LINT = re.compile(r"  // NOLINT[^\n]*")
 
 
@@ -93,9 +93,9 @@ def _name_of(code: str) -> tuple[str, str]:
 
 
 def _without_bodies(code: str) -> str:
-    """Declarations alone: functions without bodies and initializers, classes without private members."""
+    """Only the declarations: functions without bodies and initializers, classes without private members."""
     result = []
-    start = at = 0  # of the present statement; what is read
+    start = at = 0  # the start of the current statement, and the position of reading
     while at < len(code):
         if code.startswith("//", at):
             at = code.find("\n", at) if "\n" in code[at:] else len(code)
@@ -153,7 +153,7 @@ def _closing(code: str, at: int) -> int:
 
 
 def _prose(comment: list[str]) -> str:
-    """Lines that are indented are code."""
+    """The comment as Markdown. Indented lines are code."""
     lines = [line.strip().removeprefix("//").removeprefix(" ") for line in comment]
     result: list[str] = []
     in_code = False

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings the virtual environment $1 the torchvision of its torch. A torchvision works with one torch alone: where pip
-# brings none that the torch chosen can load, none may stay.
+# Installs the torchvision that belongs to the torch of the virtual environment $1. A torchvision works with only one
+# version of torch: if pip finds none that this torch can load, torchvision is removed.
 set -euo pipefail
 
 torch=$("$1/bin/python" -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))')

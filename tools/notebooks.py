@@ -45,7 +45,7 @@ def notebook(page: Path) -> Any:
             outputs.append(_printed(block))
             text += f"```python\n{cell.rstrip()}\n```\n"
         else:
-            text += f"```\n{block.source}```\n"  # without its language, which jupytext would make a cell of
+            text += f"```\n{block.source}```\n"  # jupytext would make a cell of a block with a language
     text += "".join(lines[end:])
     text = _HEADING_ANCHOR.sub(r"\1", _PAGE_LINK.sub(r"\1.html\2", text))
     made = jupytext.reads(text, fmt="md")

@@ -1,6 +1,6 @@
 """Calls of operators that neither PyTorch's operator database nor a random call has, by the key of the mapping.
 
-What no call reaches is in ``UNREACHED``, with the reason.
+``UNREACHED`` has the mappings that no call reaches, with the reasons.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLOAT8 = torch.float8_e4m3fn
 
 Examples = dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
 
-_CTC = "torch cannot tell the sizes of its results, so that no capture has it; F.ctc_loss has nodes"
+_CTC = "torch cannot determine the sizes of its results, so no capture contains it; F.ctc_loss has nodes"
 UNREACHED = {"aten::_ctc_loss": _CTC, "aten::_ctc_loss.Tensor": _CTC}
 
 
@@ -47,7 +47,7 @@ def _convolution(*rest: bool) -> Callable[..., Any]:
 
 
 class _Observed(torch.nn.Module):
-    """Quantizes by what was observed; an operator that goes on observing is refused."""
+    """Quantizes with the observed range. An operator that keeps observing is refused."""
 
     def __init__(self, op: Any) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ def _gradients() -> Examples:
     pooled, volume = torch.rand(1, 4, 2, 2), torch.rand(1, 1, 3, 3, 3)
     log_probs, targets = torch.rand(5, 2, 4).log_softmax(-1), torch.tensor([[1, 2], [3, 1]])
     lengths = (torch.tensor([5, 5]), torch.tensor([2, 2]))
-    losses = (torch.rand(2), torch.rand(2, 5, 5))  # and what is saved with them
+    losses = (torch.rand(2), torch.rand(2, 5, 5))  # the losses, and what the operator saves with them
     found: Examples = {
         "aten::convolution_backward": (
             lambda g, x, w: aten.convolution_backward(

@@ -1,10 +1,10 @@
-"""Writes what each PyTorch operator becomes at each opset, for the site, into a file that is the argument.
+"""Writes what each PyTorch operator becomes at each opset, for the site. The argument is the file to write.
 
-Calls of torch.testing's operator database, written examples (operator_examples.py), and calls drawn at random of
-operators that these do not call, are captured once and lowered to every opset. The file is JSON: by the key of the
-mapping, the first opset at which it holds, ``[opset, nodes]`` wherever its nodes change, and the reason if there are
-none. A mapping that no call reaches must have a reason in operator_examples.py. The file is written anew only if the
-core has changed.
+The script captures three kinds of calls once and lowers them to every opset: those of torch.testing's operator
+database, written examples (operator_examples.py), and random calls of operators that these do not call. The file is
+JSON: a dict from the key of a mapping to the first opset at which it holds, ``[opset, nodes]`` wherever its nodes
+change, and the reason if there are none. A mapping that no call reaches must have a reason in operator_examples.py. The
+file is written anew only if the core has changed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from opbridge.symbolics.arguments import schema_of_name
 from opbridge.symbolics.registry import registry, registry_for
 
 OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
-CALLS = 2  # the first and the last one of those that are drawn
+CALLS = 2  # the first and the last of the random calls
 DRAWN = 24
 SEEDS = 5  # of random calls
-# Mappings of arithmetic on sizes, which becomes expressions: the nodes of these depend on what reads the size.
+# Mappings of arithmetic on sizes. It becomes expressions, whose nodes depend on the operator that reads the size.
 OF_SIZES = ("_operator::", "builtins::", "math::", "torch::")
 CHUNK = 8
 TIMEOUT = 60
@@ -62,7 +62,7 @@ class _Call(torch.nn.Module):
 
 
 def forms_of(name: str) -> Forms:
-    """The forms of the operators that the calls of one entry of the database consist of."""
+    """The forms of the operators in the calls of one entry of the database."""
     forms: Forms = {}
     dtype = next((dtype for dtype in QUICK_DTYPES if dtype in dtypes_of(name)), None)
     with contextlib.suppress(Exception):  # the database has calls that PyTorch itself refuses
@@ -81,8 +81,8 @@ def example_forms() -> Forms:
 
 
 def _forms_in_example(name: str, model: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> dict[int, list[str]]:
-    """The forms in the program of torch.export or, since this decomposes some operators and refuses others, in a
-    trace."""
+    """The forms in the program of torch.export, or else in a trace, since torch.export decomposes some operators and
+    refuses others."""
     for how in (None, "trace"):
         forms: Forms = {}
         with contextlib.suppress(UnsupportedError):
@@ -107,8 +107,8 @@ class _Drawn(torch.nn.Module):
 
 
 def drawn_forms_of(name: str) -> Forms:
-    """The forms of an operator in the first random call that becomes nodes, or else that can be lowered, preferably of
-    float32. If the capture replaces the operator, they are those of its replacement."""
+    """The forms of an operator in the first random call that becomes nodes, or else in the first that can be lowered;
+    calls of float32 come first. If the capture replaces the operator, the forms are those of the replacement."""
     overload = next(overload for overload in overloads() if overload.name == name)
     calls = []
     for seed in range(SEEDS):
@@ -161,7 +161,7 @@ def _run(task: dict[str, Any], answer: Answer) -> None:
 
 
 def _measured(names: Iterable[str], *, drawn: bool) -> Forms:
-    """The forms of all names, by workers; in an order that does not depend on these."""
+    """The forms of all names, measured by workers, in an order that does not depend on the workers."""
     ordered = sorted(names)
     tasks = [{"names": ordered[i : i + CHUNK], "drawn": drawn, "from": 0} for i in range(0, len(ordered), CHUNK)]
     parts: list[tuple[str, int, Forms]] = []
@@ -186,7 +186,7 @@ def merged(parts: list[Forms]) -> Forms:
 
 
 def table(forms: Forms) -> dict[str, dict[str, Any]]:
-    """The table of all mappings but those of sizes, also of those that no call has."""
+    """The table of all mappings except those of sizes. It includes mappings that no call reaches."""
     first: dict[str, int] = {}
     for key, opset, *_ in registry().entries():
         if key.startswith(OF_SIZES):
@@ -199,7 +199,8 @@ def table(forms: Forms) -> dict[str, dict[str, Any]]:
         for each, nodes in forms.items():  # the mapping of a name serves its overloads
             if each == key or (each.partition(".")[0] == key and each not in first):
                 by_opset = merged([{key: by_opset}, {key: nodes}])[key]
-        # Where other calls are refused, those that need no node, as a sum of one number, say nothing of the operator.
+        # Where other calls are refused, a call that needs no node, such as a sum of one number, says nothing about the
+        # operator.
         with_nodes = {at: nodes for at, nodes in by_opset.items() if nodes}
         for at, nodes in sorted((with_nodes or by_opset).items()):
             if not changes or changes[-1][1] != nodes:
@@ -227,7 +228,7 @@ def check_reasons(rows: dict[str, dict[str, Any]]) -> None:
             f"{operator_examples.__file__}"
         )
     if reached := [key for key in operator_examples.UNREACHED if rows[key]["becomes"]]:
-        raise LookupError(f"a call reaches {', '.join(reached)}, which UNREACHED must not have then")
+        raise LookupError(f"a call reaches {', '.join(reached)}: remove what it reaches from UNREACHED")
 
 
 def main() -> None:
@@ -250,7 +251,7 @@ def main() -> None:
 
 
 with contextlib.suppress(ImportError):
-    importlib.import_module("torchvision")  # which registers its operators
+    importlib.import_module("torchvision")  # registers its operators
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         main()

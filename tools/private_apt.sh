@@ -1,5 +1,5 @@
-# Sourced: apt with lists of its own, made from the machine's sources; mirrors, options and keys stay as they are. Nothing
-# is installed and no root is needed.
+# To be sourced: apt with lists of its own, made from the machine's sources, with the same mirrors, options and keys.
+# Nothing is installed and no root is needed.
 
 # prepare_apt TYPE SUITE COMPONENT: $work is the folder; TYPE is deb or deb-src. SUITE replaces the release of this machine.
 prepare_apt() {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Brings a Debian or Ubuntu machine to where opbridge builds: compiler and libraries by apt, ONNX Runtime's headers,
+# Sets up a Debian or Ubuntu machine so that opbridge builds: compiler and libraries by apt, ONNX Runtime's headers,
 # and .venv with torch by pip. Says what it is about to install, and installs only what is missing.
 #
-#   TORCH    what pip is to install as torch, for instance "torch==2.13.0"; kept for later runs (default "torch torchvision")
+#   TORCH    what pip installs as torch, for instance "torch==2.13.0"; kept for later runs (default "torch torchvision")
 #   PYTHON   the interpreter that .venv is made with (default python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
-stamp=.venv/opbridge-requirements.txt  # what pip last brought about, the choice of torch in the first line
+stamp=.venv/opbridge-requirements.txt  # what pip installed last, with the choice of torch in the first line
 
 say() { echo "opbridge: $*"; }
 stop() { say "$*" >&2; exit 1; }

@@ -77,7 +77,7 @@ build_zlib() {
   install -D -m 644 -t "$prefix/include" zlib.h zconf.h
 }
 
-# Headers alone, which the build must not take from /usr/include, where glibc's are.
+# Only headers. The build must not take them from /usr/include, which has glibc's headers too.
 copy_headers() {
   mkdir -p "$prefix"/{include,share/cmake,share/eigen3}
   cp -r /usr/include/{protozero,CLI,eigen3} "$prefix/include/"
@@ -100,7 +100,7 @@ build_libraries() {
   touch "$prefix/complete"
 }
 
-# The folder of torch's package: of this machine's, or of the other machine's as far as its wheel is needed to compile and link.
+# The folder of torch's package: this machine's, or those files of the other machine's wheel that the build needs.
 find_torch() {
   if [[ $ARCH == "$(uname -m)" ]]; then
     torch=$(.venv/bin/python -I -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
@@ -131,13 +131,13 @@ build_wheel() {
   version=$("$python" -c 'import sys; print(".".join(map(str, sys.version_info[:2])))') || stop "$python does not run"
   say "building the wheel for CPython $version"
   "$python" -m venv "$folder/python$version"
-  export SETUPTOOLS_EXT_SUFFIX=".cpython-${version/./}-$ARCH-linux-gnu.so"  # of modules without the stable ABI
+  export SETUPTOOLS_EXT_SUFFIX=".cpython-${version/./}-$ARCH-linux-gnu.so"  # the suffix without the stable ABI
   PATH="$tools/bin:$PATH" "$folder/python$version/bin/pip" wheel "$root" --no-deps --wheel-dir "$folder/unrepaired" \
     --config-settings build-dir="$folder/opbridge" "${toolchain[@]/#-D/--config-settings=cmake.define.}" \
     --config-settings cmake.define.OPBRIDGE_TORCH_DIR="$torch"
 }
 
-# auditwheel knows the platforms of the machine on which it runs.
+# auditwheel knows only the platforms of the machine on which it runs, so it is told that this is $ARCH.
 audit() {
   PATH="$tools/bin:$PATH" "$tools/bin/python" -c \
     "import platform; platform.machine = lambda: '$ARCH'; import auditwheel.main; raise SystemExit(auditwheel.main.main())" "$@"
@@ -150,7 +150,7 @@ build_libraries
 find_torch
 rm -rf "$folder/unrepaired"
 for python in "${pythons[@]}"; do build_wheel "$python"; done
-# Python names this machine.
+# By default, Python names this machine's platform.
 "$tools/bin/wheel" tags --platform-tag "linux_$ARCH" --remove "$folder"/unrepaired/*.whl
 for wheel in "$folder"/unrepaired/*.whl; do
   audit repair "$wheel" --plat "manylinux_2_28_$ARCH" --exclude libtorch_cpu.so --wheel-dir build/wheel/dist

@@ -191,11 +191,10 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
       "Replaces in-place and view operators of the graph by pure ones.");
-  module.def("write_page", &write_page, "model"_a, "page"_a, nb::kw_only(), "steps"_a, "errors"_a,
-             "verdict"_a,
-             "Draws the model as an HTML page. `steps` are the steps of its export with their seconds, "
-             "`errors` the\n"
-             "differences of the results of PyTorch's calls, `verdict` is the text of the verification.");
+  module.def(
+      "write_page", &write_page, "model"_a, "page"_a, nb::kw_only(), "steps"_a, "errors"_a, "verdict"_a,
+      "Draws the model as an HTML page. `steps` are the steps of its export with their seconds,\n"
+      "`errors` the differences of the results of PyTorch's calls, `verdict` the verification's text.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
       "opset"_a, "json"_a, "mappings"_a, "projects"_a, "random"_a = false,

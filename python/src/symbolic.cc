@@ -404,9 +404,8 @@ void bind_symbolic(nb::module_& module) {
         return std::pair(libraries.torch.string(), libraries.ort.string());
       },
       "path"_a,
-      "The paths of a set's libraries for PyTorch and for ONNX Runtime, which may not exist. `path` is "
-      "either of\n"
-      "them, or their common stem.");
+      "The paths of a set's libraries for PyTorch and for ONNX Runtime, which may not exist. `path` is\n"
+      "either of them, or their common stem.");
   module.def(
       "operator_library",
       [](const std::filesystem::path& path) { return support::operator_library(path).string(); }, "path"_a,
