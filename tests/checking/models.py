@@ -25,7 +25,7 @@ def loaded(path: str | os.PathLike[str]) -> Callable[..., list[torch.Tensor]]:
 def results(
     model: Model, exported: Callable[..., Sequence[torch.Tensor]], calls: Iterable[Sequence[torch.Tensor]]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of a result of the exported model and PyTorch's, whose model may write to its inputs."""
+    """Pairs of a result of the exported model and PyTorch's result. PyTorch's model may write to its inputs."""
     for inputs in calls:
         copies = pytree.tree_map(lambda tensor: tensor.detach().clone(), inputs)
         returned = pytree.tree_leaves(model(*copies))

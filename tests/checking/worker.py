@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-MEMORY_LIMIT = 12 << 30  # of the address space: a case that needs more fails, rather than the machine
+MEMORY_LIMIT = 12 << 30  # bytes of address space: a case that needs more fails, rather than the machine
 
 Answer = Callable[[dict[str, Any]], None]
 

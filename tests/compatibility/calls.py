@@ -22,7 +22,7 @@ TOKENS = torch.rand(2, 3, 4)
 
 @dataclasses.dataclass
 class OfFunction:
-    """A call of an autograd.Function, whose ``forward``, which needs compiled code, is replaced: it returns
+    """A call of an autograd.Function. Its ``forward``, which needs compiled code, is replaced by one that returns
     ``results``."""
 
     arguments: Sequence[Any]
@@ -67,7 +67,8 @@ MMCV: dict[tuple[str, str], OfFunction] = {
     # SyncBatchNormFunction.symbolic gives an attribute without the suffix of its kind, which torch.onnx refuses.
 }
 
-# File and function; for an autograd.Function that mmdeploy gives a function, the call; for its own, that too.
+# For each file and function of mmdeploy, a call of the autograd.Function, of another project or of mmdeploy, that the
+# function maps.
 MMDEPLOY_FUNCTIONS: dict[tuple[str, str], OfFunction] = {
     ("mmcv/ops/deform_conv", "deform_conv__default"): MMCV["deform_conv", "DeformConv2dFunction"],
     ("mmcv/ops/deform_conv", "deform_conv_openvino"): MMCV["deform_conv", "DeformConv2dFunction"],

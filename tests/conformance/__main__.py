@@ -118,7 +118,7 @@ def _matching(names: list[str], patterns: list[str]) -> list[str]:
 
 
 def _names_in_aten(name: str) -> tuple[str, str]:
-    """Some entries of the database have the name of a Python function for that of the operator."""
+    """The names of an entry's operator. Some entries of the database are named after a Python function instead."""
     of_aten = database()[name].aten_name
     return of_aten, of_aten.removeprefix("nn.functional.")
 

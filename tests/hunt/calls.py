@@ -264,8 +264,8 @@ def _mutated(
     loose: bool = True,
     strided: bool = True,
 ) -> dict[str, Any] | None:
-    """A call of the database with other sizes, types, values, strides and arguments; ``gentle`` changes fewer of them,
-    not ``loose`` only the values and, if ``strided``, the strides."""
+    """A call of the database with other sizes, types, values, strides and arguments. ``gentle`` changes fewer of them.
+    ``loose=False`` changes only the values and, if ``strided``, the strides."""
     if not dtypes:
         return None
     dtype = rng.choices(dtypes, [4, *[1] * (len(dtypes) - 1)])[0]

@@ -25,7 +25,7 @@ _MATRICES = re.compile(".*(solve|inv|lu_|det|ldl_|cholesky|rank|cond|eig|lu$|det
 _LOSING_DIGITS = re.compile(
     "_?(linalg_)?(l(dl|u)_factor|slogdet|logdet|tensorinv|inv|solve|lu_solve|ldl_solve|cholesky_inverse|cholesky_solve|cond|tensorsolve)"
 )
-# They convert numbers to integers internally, which C++ leaves undefined for numbers out of range.
+# Operators that convert numbers to integers internally, which C++ leaves undefined for numbers out of range.
 _TAME_ONLY = re.compile(
     "grid_sample|(ps_)?roi_|deform_conv|_?fake_quantize_(learnable_)?per_channel|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
@@ -33,7 +33,7 @@ _TAME_ONLY = re.compile(
 )
 # For a row of scores that are all NaN, ATen's flash attention returns 0 or NaN depending on the number of keys.
 _TAME_ATTENTION = re.compile("_?scaled_dot_product")
-# It is not defined which of equal elements they return.
+# Operators for which it is not defined which of equal elements they return.
 _NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
 # If an index is written to twice, it is not defined which write is the last.
 _NO_REPEATED_INDICES = (
@@ -45,11 +45,11 @@ _NO_REPEATED_INDICES = (
     "index_copy",
     "put",
 )
-# Written in training mode, which schemas do not say.
+# Arguments that operators write to in training mode, although their schemas do not say so.
 _WRITTEN = ("running_mean", "running_var")
-# Boundaries must ascend.
+# Arguments whose values must ascend, by operator.
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
-# They convert numbers to integers before they bring them into range.
+# Operators that convert numbers to integers before they clamp them to their range.
 _BY_CHANNEL = re.compile("fake_quant.*per_channel|fused_moving_avg_obs")
 _REMAINDERS = ("remainder", "fmod", "floor_divide")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
@@ -265,7 +265,7 @@ def _quotient_overflows(numbers: list[float]) -> bool:
 
 
 def _is_nearly_singular(spec: Any) -> bool:
-    """Whether rounding to float32 may take from the rank of a matrix, or of one of a batch."""
+    """Whether rounding to float32 may reduce the rank of a matrix, or of one in a batch."""
     if not isinstance(spec, TensorSpec) or len(spec.size) < 2 or 0 in spec.size:
         return False
     matrix = spec.make().to(torch.complex128 if spec.dtype.is_complex else torch.float64)
@@ -287,7 +287,7 @@ def _divides_complex_by_zero(spec: Any) -> bool:
 
 
 def _has_tiny_limit(arguments: dict[str, Any]) -> bool:
-    """Whether singular values of the size of their rounding are kept."""
+    """Whether singular values are kept that are no greater than their rounding error."""
     limits = {name: arguments[name] for name in ("rcond", "rtol", "atol", "tol") if arguments.get(name) is not None}
     return any(value < 1e-5 for value in _numbers(limits))
 

@@ -55,8 +55,8 @@ def in_float64(case: Case, run: int) -> Results | None:
 
 
 def rounded_at_random(case: Case, run: int, times: int = 6) -> list[Results]:
-    """Runs in which each operator's result is randomly rounded up or down (Monte Carlo arithmetic): a program does not
-    determine what differs between them."""
+    """Runs in which each operator's result is randomly rounded up or down (Monte Carlo arithmetic). What differs
+    between these runs is not determined by the program."""
     made = []
     for seed in range(times):
         with contextlib.suppress(Exception), RoundedAtRandom(seed):
@@ -263,7 +263,7 @@ class RoundedAtRandom(TorchDispatchMode):
             return None
 
     def _off_by_the_largest(self, transformed: torch.Tensor, dims: list[int]) -> torch.Tensor:
-        """Rounds each number of a Fourier transform by a few roundings of the largest one, as it is a difference."""
+        """Changes each number of a Fourier transform by a few roundings of the largest one: numbers are differences."""
         if not transformed.numel():
             return transformed
         unit = 4 * torch.finfo(torch.float32).eps * transformed.abs().amax(dims, keepdim=True)
@@ -273,7 +273,7 @@ class RoundedAtRandom(TorchDispatchMode):
         return torch.view_as_complex(parts) if transformed.is_complex() else parts.squeeze(-1)
 
     def _moved(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Each number that is not 0 by up to four roundings."""
+        """Changes each number that is not 0 by up to four roundings."""
         if matrix.is_complex():
             return torch.view_as_complex(self._moved(torch.view_as_real(matrix)))
         if not matrix.is_floating_point():

@@ -1,4 +1,4 @@
-"""How many programs of another compiler's tests come out right: see ``python -m peers --help``."""
+"""Counts the programs of another compiler's tests that are exported correctly: see ``python -m peers --help``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 NEWEST = (1, 31)
 INSTALLED = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
-# How it refuses a model of a later ONNX version.
+# The messages with which it refuses a model of a later ONNX version.
 OF_LATER_ONNX = ("Unsupported model IR version", "official released onnx opset versions")
 
 

@@ -1,4 +1,4 @@
-"""What tests of dynamic sizes share."""
+"""Functions that the tests of dynamic sizes share."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def run(nodes: str, feeds: Arrays, constants: Arrays) -> list[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    file: str  # of src/runtimes/onnxruntime, which has the rewrite
+    file: str  # the file of src/runtimes/onnxruntime that has the rewrite
     what: str
     nodes: str
     feeds: Arrays
@@ -58,7 +58,7 @@ class Fault:
     since: tuple[int, int] = (1, 20)  # the first version that is known to have it
     until: tuple[int, int] | None = None  # the last one, if a later version is known not to have it
     threads: int = 0
-    without: frozenset[str] = frozenset()  # features of an x86 processor, with any of which it is not there
+    without: frozenset[str] = frozenset()  # features of x86 processors; with any of them, the fault does not occur
 
     def load(self, optimized: str = "") -> onnxruntime.InferenceSession:
         return load(self.nodes, self.feeds, self.constants, self.opset, self.threads, optimized)
@@ -94,6 +94,6 @@ def dequantizes_at_each_run(fault: Fault) -> bool:
 
 
 def loses_updates(fault: Fault) -> bool:
-    """In some of its runs, which are at the mercy of the scheduler."""
+    """Whether some of the runs lose updates. It depends on the scheduler of the system."""
     total = len(fault.feeds["updates"])
     return any(fault.run()[0] != total for _ in range(50))

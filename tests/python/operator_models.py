@@ -100,8 +100,8 @@ def in_both_hosts(
     outputs: Sequence[type] | None = None,
     **attributes: Any,
 ) -> list[np.ndarray]:
-    """The outputs in PyTorch, which those in ONNX Runtime must equal to the bit. Both are fed in the order of the
-    schema; ``outputs`` are element types, by default that of the first input."""
+    """The outputs in PyTorch; every bit of the outputs in ONNX Runtime must equal them. ``inputs`` are in the order of
+    the schema; ``outputs`` are element types, by default that of the first input."""
     kinds = outputs or [first_type(inputs)]
     expected = in_torch(op, inputs, domain=domain, **attributes)
     actual = in_onnxruntime(op, inputs, domain=domain, outputs=kinds, **attributes)

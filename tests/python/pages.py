@@ -121,7 +121,7 @@ class Printed:
         return _pattern(self.expected).fullmatch(self.actual) is not None
 
     def renewed(self) -> list[str]:
-        """The actual lines; where a line with dots covers one, that."""
+        """The actual lines. A line that a line with dots matches is replaced by that line."""
         dotted = [line for line in self.expected.splitlines(keepends=True) if "…" in line and line.strip() != "…"]
         lines = self.actual.splitlines(keepends=True)
         return [next((each for each in dotted if _pattern(each).fullmatch(line)), line) for line in lines]

@@ -56,7 +56,7 @@ def check_that_bad_regions_are_refused(op: str, **options: Any) -> None:
 def check_gradient_beside_nan(
     pool: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], image: np.ndarray, rois: np.ndarray
 ) -> None:
-    """The gradient of the image does not change if the last of four regions is not finite."""
+    """Asserts that the gradient of the image does not change if the last of four regions is not finite."""
     gradients = []
     for count in (4, 3):
         x, regions = torch.from_numpy(image).requires_grad_(), torch.from_numpy(rois.copy())

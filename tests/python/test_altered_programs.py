@@ -270,7 +270,7 @@ def test_resizing_with_other_scales_and_axes(tmp_path: Path) -> None:
         axes = 1 if "linear1d" in call["target"] else 2
         given = {f"{count} scales are given for": [2.0] * count for count in (0, 1, 2, 3, 9) if count != axes}
         given |= {"the scale 1e-19": [1e-19] * axes, "the scale 1e+19": [1e19] * axes}
-        if "bicubic" not in call["target"]:  # if a size is given, a negative scale counts as none
+        if "bicubic" not in call["target"]:  # if a size is given, a negative scale is ignored
             given |= {"the scale -": [-(2.0**63)] * axes}
         for reason, scales in given.items():
 

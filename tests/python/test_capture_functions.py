@@ -173,7 +173,7 @@ def test_sizes_that_are_equal_by_chance_have_their_own_symbols(capture):
 @pytest.mark.parametrize("axes", [{2: "h"}, {2: "h", 3: "w"}])
 @pytest.mark.parametrize("strides", [(2,), (2, 2, 2), (4, 2)])
 def test_sizes_follow_those_of_strided_convolutions(strides, axes, tmp_path, capture):
-    """Each call gets sizes that are no linear function of the model's, and the last one two such sizes at once."""
+    """Each call gets sizes that are not a linear function of the model's; the last call gets two such sizes at once."""
 
     class Model(nn.Module):
         def __init__(self):
@@ -471,7 +471,7 @@ def test_sizes_that_depend_on_data(how, dynamic, tmp_path):
 
 
 class Found(torch.autograd.Function):
-    """As in exports of detectors: only the runtime finds anything."""
+    """Like functions in detectors: ``forward`` returns zeros during the export, and only the runtime finds boxes."""
 
     @staticmethod
     def forward(ctx, boxes, scores):

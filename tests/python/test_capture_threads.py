@@ -257,7 +257,7 @@ def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
 
 
 def test_what_torch_keeps_by_thread(elsewhere: Any) -> None:
-    """A capture sets these, and relies on that."""
+    """A capture sets these flags, and relies on them."""
 
     def seen() -> tuple[bool, ...]:
         config: Any = torch.fx.experimental._config
@@ -428,7 +428,7 @@ def test_models_are_answered_by_bools(capture: Any, tmp_path: Path) -> None:
 
 
 def test_dynamo_may_be_imported_while_a_model_is_captured() -> None:
-    """It keeps the functions that it finds in torch in tables."""
+    """Dynamo keeps in its tables the functions that it finds in torch when it is imported."""
     script = """if True:
         import sys, torch, opbridge
         assert "torch._dynamo" not in sys.modules

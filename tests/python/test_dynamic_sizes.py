@@ -87,7 +87,7 @@ def test_a_name_that_two_inputs_share_may_have_a_greatest_size(capture: Any, tmp
             self.register_buffer("kinds", torch.rand(1, 32))
 
         def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            kinds = self.kinds[:, : x.shape[1]].expand(x.shape[0], x.shape[1])  # no more than 32 of them
+            kinds = self.kinds[:, : x.shape[1]].expand(x.shape[0], x.shape[1])  # x.shape[1] is at most 32
             return x * kinds + mask
 
     sizes = {0: "batch", 1: "length"}
@@ -225,7 +225,7 @@ def test_scales_made_of_sizes(tmp_path: pathlib.Path, mode: str, rank: int, capt
         return F.interpolate(positions, scale_factor=scales if rank > 1 else scales[0], mode=mode)
 
     sizes = dict.fromkeys(range(3), Dim.DYNAMIC)
-    shapes = [(7, 6, 5), (4, 8, 3), (8, 2, 4), (9, 13, 1)]  # those of the positions and twice as many among them
+    shapes = [(7, 6, 5), (4, 8, 3), (8, 2, 4), (9, 13, 1)]  # some sizes are those of the positions, or twice as large
     agrees(model, [[shape] for shape in shapes], (sizes,), capture, tmp_path)
 
 
@@ -284,7 +284,7 @@ NAMES = ["u0", "size", "s77", "count", "slice", "x_dim_1"]
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_nothing(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
     def many(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        found = x[x[:, 0] > 0.3]  # whose size torch calls u0
+        found = x[x[:, 0] > 0.3]  # torch calls its size u0
         return torch.cat([x @ w, found @ w, x.mean(0).reshape(1, -1) @ w]).reshape(-1, 2).cumsum(0)
 
     shapes = [[(3, 4), (4, 2)], [(1, 5), (5, 2)], [(4, 4), (4, 2)]]
@@ -310,7 +310,7 @@ opbridge.export(torch.nn.ReLU(), (torch.ones(2, 3),), sys.argv[1], capture="trac
 
 
 def test_torch_dynamo_is_first_imported_during_a_capture(tmp_path: pathlib.Path) -> None:
-    """It reads attributes of functions that the capture replaces."""
+    """Dynamo, when it is imported, reads attributes of functions that the capture replaces."""
     command = [sys.executable, "-c", FIRST_EXPORT, str(tmp_path / "model.onnx")]
     package = pathlib.Path(opbridge.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(package)}
@@ -320,7 +320,7 @@ def test_torch_dynamo_is_first_imported_during_a_capture(tmp_path: pathlib.Path)
 
 @CAPTURES
 def test_cdist_of_more_than_25_rows(capture: Any, tmp_path: pathlib.Path) -> None:
-    """torch's default chooses between two formulas by the number of rows, which would bound it."""
+    """By default, torch chooses between two formulas by the number of rows; a guard on it would bound the number."""
     path, rows = tmp_path / "model.onnx", {1: torch.export.Dim("n", min=2)}
 
     def nearest(x: torch.Tensor) -> torch.Tensor:

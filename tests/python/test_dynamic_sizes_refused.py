@@ -115,7 +115,7 @@ def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> N
     ],
 )
 def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture: Any, function: Any) -> None:
-    """The size 4 // 2 is that of the other tensor; 2 // 2 is 1, and the result has the size of the other one."""
+    """In the example, 4 // 2 is the size of the other tensor. For 2 rows, 2 // 2 is 1 and broadcasts to that size."""
     with pytest.warns(TraceWarning, match=r"sizes that broadcast: torch assumes that .* equals"):
         opbridge.export(
             function, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture

@@ -179,7 +179,7 @@ def test_found_sizes_of_one_mask(capture: Any, tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_an_operator_that_branches_on_a_found_size_is_reported(function: Any, tmp_path: pathlib.Path) -> None:
-    """These are composed of others in C++. If the size is 1, it broadcasts."""
+    """C++ composes these operators of others. If the size is 1, it broadcasts."""
 
     def scaled(x: torch.Tensor) -> torch.Tensor:
         found = x[x > 0.05]
@@ -191,7 +191,7 @@ def test_an_operator_that_branches_on_a_found_size_is_reported(function: Any, tm
 
 
 def test_a_layer_that_branches_by_a_found_size_is_told(tmp_path: pathlib.Path) -> None:
-    """local_response_norm returns its input if that has no elements."""
+    """local_response_norm returns its input if the input has no elements."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return F.local_response_norm(x[x > 0.95].reshape(-1, 1, 1), 2)

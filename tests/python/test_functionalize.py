@@ -320,7 +320,7 @@ def test_reshape_alias(capture, tmp_path):
         lambda x: alias(x, [12, 3], [1, 12]) + 1,
         lambda x: alias(x.t(), [12, 3], [3, 1]) + 1,
         lambda x: alias(x, [3, 12], [0, 1]) + 1,
-        lambda x: alias(x.t() * torch.rand(12, 3), [12, 3], [1, 12]) + 1,  # of an unknown layout
+        lambda x: alias(x.t() * torch.rand(12, 3), [12, 3], [1, 12]) + 1,  # the product has an unknown layout
     ):
         with pytest.raises(UnsupportedError, match=r"_reshape_alias with strides that may not be"):
             opbridge.export(function, (x,), path, capture=capture)

@@ -76,7 +76,7 @@ def test_a_physics_informed_network(capture, activation, tmp_path):
 
 
 class Potential(nn.Module):
-    """Energy and forces of atoms, which depend on their distances alone."""
+    """Energy and forces of atoms, which depend only on the distances between the atoms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -390,7 +390,7 @@ def test_a_refusal_has_no_stack_of_torch(capture):
 
 
 class Sign(torch.autograd.Function):
-    """A sign with the derivative of a clipped identity; torch.func takes it, since it has setup_context."""
+    """A sign with the derivative of a clipped identity. torch.func accepts it, since it has setup_context."""
 
     generate_vmap_rule = True
 

@@ -1,4 +1,4 @@
-"""Functions that round nothing, of every number of float16 and bfloat16.
+"""Functions that do not round, for every number of float16 and bfloat16.
 
 For target="onnx" most are nodes of the type itself; ONNX Runtime computes bfloat16, and what it has no kernels for, in
 float32. The results are PyTorch's in both, NaN and the signs of zeros included.
@@ -58,7 +58,7 @@ COMPARISONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 def numbers(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every number, and another one for each. NaN is a quiet one: fmax returns a signaling one in PyTorch."""
+    """Every number, and a random partner for each. All NaN are quiet: PyTorch's fmax returns a signaling NaN."""
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     every = torch.where(every.isnan(), math.nan, every)
     return every, every[torch.randperm(len(every), generator=torch.Generator().manual_seed(0))]
@@ -67,8 +67,8 @@ def numbers(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("dtype", HALF_TYPES)
 def test_of_every_number(dtype: torch.dtype) -> None:
     x, y = numbers(dtype)
-    # The inverse shows the sign of a zero. ONNX Runtime's Where, by which numbers are truncated, loses it; Ceil and
-    # Floor do in 1.20.
+    # The inverse shows the sign of a zero. ONNX Runtime's Where, which truncates numbers, loses this sign; in 1.20,
+    # Ceil and Floor lose it too.
     unsigned = ("trunc", "ceil", "floor") if INSTALLED == (1, 20) else ("trunc",)
     inverses = {
         f"1 / {name}": lambda x, y, f=f: 1 / f(x, y) for name, f in (FUNCTIONS | WIDE).items() if name not in unsigned

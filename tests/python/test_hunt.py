@@ -60,7 +60,7 @@ def test_overlapping_memory_is_widened() -> None:
 
 
 def test_rounding_of_a_matrix_shows_what_it_leaves_open() -> None:
-    """A nearly singular one has inverses that differ in every digit."""
+    """Roundings of a nearly singular matrix have inverses that differ in every digit."""
     values = (1.0, 1.0, 1.0, 1.0000002384185791)
     spec = TensorSpec(torch.float32, (2, 2), (2, 1), 0, values)
     body = ("return torch.ops.aten.linalg_inv.default(x0)",)

@@ -196,7 +196,7 @@ def test_sizes_as_numbers():
 def test_one_node_each():
     x = torch.randn(3)
     assert operators(check(lambda x: x * 0.1, x)) == ["Mul"]
-    assert operators(check(lambda x: x**2, x)) == ["Pow"]  # which ONNX Runtime fuses in normalizations
+    assert operators(check(lambda x: x**2, x)) == ["Pow"]  # ONNX Runtime fuses Pow in normalizations
     assert operators(check(lambda x: x**-1, x)) == ["Reciprocal"]
 
 

@@ -438,7 +438,7 @@ def test_of_multi_margin_loss(shape, reduction):
 def test_of_multilabel_margin_loss(dtype, reduction):
     def backward(g, x, t):
         loss, is_target = aten.multilabel_margin_loss_forward(x, t, reduction)
-        given = x > 0  # that of another call
+        given = x > 0  # the mask of another call
         return (
             loss,
             is_target,
@@ -576,8 +576,8 @@ def test_of_an_open_number_of_segments():
     check(backward, *inputs, dynamic=(sizes, {0: torch.export.Dim("length", min=1)}, sizes), also=also)
 
 
-# Backward operators without a mapping, of those that have a kernel for dense tensors on the CPU of their own. The
-# others are made of further operators, which a capture below autograd records.
+# The backward operators without a mapping, with the reasons. Only operators with a CPU kernel for dense tensors count:
+# the others are composed of further operators, which a capture below autograd records.
 UNMAPPED = {
     "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
     "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",

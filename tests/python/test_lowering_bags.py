@@ -143,7 +143,7 @@ def test_shape_of_different_slices_along_the_last_dim(capture, tmp_path):
 
 
 def test_different_slices_of_numbers_beside_nan():
-    """NaN differs from all, itself too; ONNX Runtime's Unique takes it for equal to all."""
+    """NaN differs from every number and from itself; ONNX Runtime's Unique takes it as equal to every number."""
     nan = float("nan")
     check(lambda x: torch.unique(x, dim=0), torch.tensor([[0.0], [nan]]))
     rows = torch.tensor([[2.0, -1.5], [0.0, 3.0], [2.0, -1.5], [-0.0, 3.0], [2.0, -2.0]])

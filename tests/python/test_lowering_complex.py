@@ -275,7 +275,7 @@ def test_a_real_base_lies_above_the_cut():
 
 
 def test_division_by_zero():
-    """Part by part, whatever the signs of the zeros."""
+    """Real and imaginary parts are compared; the signs of zeros do not matter."""
     a, zero = torch.tensor([0.5 - 2j, -1j, 0j, 1 + 0j]), torch.zeros(4)
     functions = {
         "of complex numbers": lambda a, z: torch.view_as_real(a / torch.complex(-z, z)),

@@ -162,7 +162,7 @@ def test_group_norm_by_weights_that_are_not_finite(dtype):
 
 @pytest.mark.parametrize("dim", [-3, -2, -1])
 def test_weight_norm_of_dims_counted_from_the_last(dim: int) -> None:
-    """-1 is none of them."""
+    """-1 does not count from the last: it stands for the norm of the whole tensor."""
     lengths = torch.rand([1, 1, 1] if dim == -1 else [n if axis == dim + 3 else 1 for axis, n in enumerate((2, 3, 4))])
     check(lambda v, g: torch.ops.aten._weight_norm(v, g, dim), torch.randn(2, 3, 4), lengths)
 

@@ -118,7 +118,7 @@ def test_unpool():
         dynamic=[{0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}],
         also=[(pooled[:1].repeat(3, 1, 1, 1), indices[:1].repeat(3, 1, 1, 1))],
     )
-    check(lambda x, i: torch.ops.aten.max_unpool2d(x, i, [4, 0]), pooled, indices)  # whose indices are out of range
+    check(lambda x, i: torch.ops.aten.max_unpool2d(x, i, [4, 0]), pooled, indices)  # the indices are out of range
     pooled, indices = F.max_pool3d(torch.randn(1, 2, 4, 4, 6), 2, return_indices=True)
     check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, indices)
 

@@ -117,7 +117,7 @@ def test_quantization_and_back(least: int, greatest: int, dtype: torch.dtype, op
         "channels": lambda x: decomposed.dequantize_per_channel(x, *CHANNELS, 1, *bounds),
         "no zero": lambda x: decomposed.dequantize_per_channel(x, CHANNELS[0], None, 1, *bounds),
     }
-    if dtype is torch.uint16:  # from which PyTorch cannot subtract others
+    if dtype is torch.uint16:  # PyTorch cannot subtract from uint16
         del functions["channels"]
     check(functions, decomposed.quantize_per_tensor(x, 0.25, 2, *bounds), opset=opset)
 

@@ -47,7 +47,7 @@ def test_scales_that_keep_or_double_a_size(mode, axes, dtype):
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("height", [28, 29])
 def test_atens_kernel_for_small_images(mode, height):
-    # It is taken for results whose height and width are at most 128 together, and rounds otherwise.
+    # ATen uses it if the height and width of the result are at most 128 together; it rounds differently.
     def image(height, width):
         return torch.arange(1.0 * height * width).reshape(1, 1, height, width)
 

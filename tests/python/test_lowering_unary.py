@@ -78,7 +78,7 @@ def test_float32(opset):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_square_roots(dtype, opset):
     numbers = torch.tensor(NUMBERS + ODD_NUMBERS, dtype=torch.float64).to(dtype)
-    if INSTALLED == (1, 20):  # whose square roots of infinity and of -0 are wrong
+    if INSTALLED == (1, 20):  # its square roots of infinity and of -0 are wrong
         numbers = numbers[~numbers.isposinf() & (numbers != 0)]
     check({"rsqrt": torch.rsqrt, "sqrt": torch.sqrt}, numbers, opset=opset)
 

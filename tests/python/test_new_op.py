@@ -117,7 +117,7 @@ def test_schemas_that_no_operator_can_have_are_refused(tmp_path: Path, schema: s
 
 
 def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path) -> None:
-    name = "n" * 250  # a folder, but with `test_` and `.py` no file
+    name = "n" * 250  # valid for a folder, but too long for a file with `test_` and `.py`
     done = new_op(tmp_path, f"ns::{name}(Tensor a) -> Tensor")
     assert done.returncode != 0
     assert "cannot write" in done.stderr

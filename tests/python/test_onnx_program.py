@@ -98,7 +98,7 @@ def test_without_a_file_the_model_is_temporary() -> None:
     model = program.model
     del program
     gc.collect()
-    assert os.path.exists(path)  # whose weights the onnx_ir model reads
+    assert os.path.exists(path)  # the onnx_ir model reads its weights
     assert model.graph.initializers["conv.weight"].const_value.numpy().shape == (8, 3, 3, 3)
     del model
     gc.collect()
@@ -210,7 +210,7 @@ def test_a_model_too_large_for_a_stream(tmp_path: Path, monkeypatch: Any) -> Non
     from opbridge import _core
 
     def export_with_data_file(graph: Any, path: str, registry: Any, **options: Any) -> Any:
-        assert options["external_data"] == "automatic"  # which makes a file beside a model of more than 2 GB
+        assert options["external_data"] == "automatic"  # makes a file beside a model of more than 2 GB
         return export_graph(graph, path, registry, **(options | {"external_data": "always"}))
 
     export_graph = _core.export_graph

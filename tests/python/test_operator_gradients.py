@@ -1,5 +1,5 @@
-"""The gradients of all operators that ship, called directly with what they cannot take: an error that names the
-operator, as the operator itself gives it, and never a crash."""
+"""The gradients of all operators that ship, called directly with arguments that they cannot take. Each raises an error
+that names the operator, as the operator itself does, and never crashes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def other_types(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def error_of(operator: Any, *arguments: Any) -> str:
-    """Empty if there is none."""
+    """The message of the error; empty if there is none."""
     try:
         operator(*arguments)
     except RuntimeError as error:

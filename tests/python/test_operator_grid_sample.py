@@ -79,7 +79,7 @@ def test_places_at_nan_or_far_away(rank: int, mode: str, padding: str) -> None:
         pytest.skip("PyTorch has no cubic samples of volumes")
     inputs = sample(np.float32, rank, (9, 11) if rank == 2 else (3, 4, 5))
     far = [np.nan, np.inf, -np.inf]
-    if padding != "reflection":  # where PyTorch's arithmetic rounds them to any pixel
+    if padding != "reflection":  # there PyTorch's arithmetic rounds them to an arbitrary pixel
         far += [1e30, -1e30, 3e9]
     for index, coordinate in itertools.product(range(len(far)), range(rank)):
         inputs["grid"][0].reshape(-1, rank)[index * rank + coordinate, coordinate] = far[index]

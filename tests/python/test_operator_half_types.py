@@ -1,5 +1,5 @@
-"""Kernels of float32 serve float16 and bfloat16 where an operator has none of these: tensors are widened, results
-rounded."""
+"""Where an operator has no kernel of float16 or bfloat16, its float32 kernel is used: tensors are widened, and results
+are rounded."""
 
 from __future__ import annotations
 

@@ -367,7 +367,7 @@ def test_torch_accepts_the_registrations(ops) -> None:
 
 
 def test_libraries_in_one_session(library: str, tmp_path: Path) -> None:
-    """Two share a domain; one is registered twice."""
+    """Two libraries share a domain; one is registered twice."""
     source = tmp_path / "twice.cc"
     source.write_text(
         '#include "opbridge/operator.h"\n'

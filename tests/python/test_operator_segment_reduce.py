@@ -83,7 +83,7 @@ def test_hostile_arguments(message: str) -> None:
 
 
 def test_lengths_and_offsets_that_disagree_are_refused() -> None:
-    """PyTorch's kernel reads the one, its shape rule the other."""
+    """If both are given, PyTorch's kernel reads one of them, and its shape rule reads the other."""
     reduce = torch.ops.aten.segment_reduce.default
     data, offsets = torch.rand(4), torch.tensor([0, 1, 4])
     check(lambda x, n, at: reduce(x, "sum", lengths=n, offsets=at), data, torch.tensor([1, 3]), offsets)

@@ -44,7 +44,8 @@ def writes(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
-# Operators of tensors; TorchScript's own of lists and dicts are left out, and some have types that only it has.
+# Operators of tensors. TorchScript's operators of lists and dicts are left out; some of them have types that only
+# TorchScript has.
 SCHEMAS = {
     key_of(s): s
     for s in torch._C._jit_get_all_schemas()
@@ -112,7 +113,7 @@ UNDECLARED = {
     "_has_compatible_shallow_copy_type": "stands for `data =` in the graphs of torch.export",
 }
 
-# torch declares an alias for these, and the table none.
+# torch declares an alias for these, but the table does not.
 DECLARED = {"lift_fresh": "a constant of the program, which each run makes anew"}
 
 
@@ -246,7 +247,8 @@ def test_what_is_made_from_numbers_is_a_factory() -> None:
         assert (OPS[key]["kind"] == "factory") == (made and name not in NOT_CONTIGUOUS), key
 
 
-# Their strides are arguments; nor has `normal.float_float` the element type of `out`, which names other overloads.
+# The strides of the first two are arguments. `normal` is here because the `out` variant of `normal.float_float` belongs
+# to other overloads.
 NOT_CONTIGUOUS = {"empty_strided", "empty_permuted", "normal"}
 
 INTEGERS = (torch.int32, torch.int64)
@@ -324,10 +326,10 @@ def test_element_types(result: str) -> None:
     assert not wrong, "\n".join(wrong[:20])
 
 
-# Other arguments multiply or divide the result; the mapping refuses complex numbers there.
+# These arguments multiply or divide the result; the mapping refuses complex numbers for them.
 FACTORS = {"alpha", "spacing"}
 
-# The rules that say what the result is; the others leave more to the code in lowering/complex.
+# The rules that determine the result; for the others, code in lowering/complex determines it.
 CHECKED = ("parts", "conjugated_parts", "truth", "magnitude")
 
 
@@ -355,7 +357,7 @@ def complex_calls(op: torch._ops.OpOverload) -> Iterator[dict[str, Any]]:
 
 
 def by_rule(rule: str, op: torch._ops.OpOverload, given: dict[str, Any]) -> list[torch.Tensor]:
-    """The results on complex numbers, from those on real ones as the rule says."""
+    """The results for complex numbers, computed by the rule from the results for real numbers."""
 
     def call(part: Callable[[Any], Any]) -> list[torch.Tensor]:
         def each(value: Any) -> Any:
@@ -392,7 +394,7 @@ def test_complex_rules() -> None:
             except (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError):
                 continue  # not of these types or shapes
             if rule in ("parts", "conjugated_parts") and not all(w.is_complex() for w in want):
-                continue  # made of sizes alone
+                continue  # made only of sizes
             tried.add(key)
             try:
                 torch.testing.assert_close(got, want)

@@ -317,7 +317,7 @@ def test_bert_at_opset_11(tmp_path: Path) -> None:
     opbridge.export(model, (tokens, mask), tmp_path / "m.onnx", opset_version=11, verify=True)
 
 
-# What opset 9 and 10 express as well.
+# Models that opset 9 and 10 can express too.
 OF_LOWEST_OPSETS = [
     *("eq", "ne", "lt", "le", "gt", "ge", "le of integers", "maximum", "clamp", "relu6", "pow", "sum"),
     *("softmax", "log_softmax", "attention", "indices", "masks", "assignment by index", "assignment by mask"),
@@ -344,7 +344,7 @@ def test_softmax_and_pixel_shuffle_at_the_lowest_opsets(opset: int, tmp_path: Pa
     opbridge.export(model, torch.randn(2, 8, 3, 5), tmp_path / "m.onnx", opset_version=opset, verify=True)
 
 
-# Forms of opset 10 and 11 that are made of other operators before; with sizes that are known only at run time.
+# Operators of opset 10 and 11, for which lower opsets use other operators; some sizes are known only at run time.
 OLD_FORMS = {
     "topk": lambda x, i: (x.topk(2), x.topk(3, dim=1, largest=False), (x * 1e6).int().topk(2)),
     "sort": lambda x, i: (x.sort(0, descending=True), x.argsort(-1)),

@@ -1,4 +1,4 @@
-"""Programs of the operators ``prims``, to which torch's decompositions go down."""
+"""Programs of the operators ``prims``, the lowest level of torch's decompositions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ OF_INTEGERS = {"bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "gcd"}
 OF_SHIFTS = {"shift_left", "shift_right_arithmetic"}
 OF_POSITIVE_PAIRS = {"igamma": (P, P + 1), "igammac": (P, P + 1), "pow": (P, Y), "zeta": (P + 1.5, P)}
 
-# Why a program does not have it, or has no mapping.
+# The reasons why no program contains an operator, or why it has no mapping.
 LEFT_OUT = {
     "_make_token": "orders effects, of which a program without runtime errors has none",
     "_sink_tokens": "orders effects, of which a program without runtime errors has none",

@@ -65,7 +65,7 @@ def test_a_warning_replaces_the_line(tmp_path: Path) -> None:
 
 
 def test_the_streams_of_the_program_are_not_replaced(tmp_path: Path) -> None:
-    """A model that redirects its output would restore what it had found."""
+    """A model that redirects its output restores the streams that it found, so these must be the program's own."""
     checks = "1.5); import rich; assert (sys.stdout, sys.stderr) == (sys.__stdout__, sys.__stderr__"
     assert "capture" in shown(PROGRAM.format(seconds=checks, path=str(tmp_path / "m.onnx"), verbose=None))
 
@@ -85,7 +85,7 @@ def test_without_a_terminal_nothing_is_shown(tmp_path: Path) -> None:
 
 
 class _Steps(_core.Progress):
-    """Keeps what it is told."""
+    """Keeps the calls that it receives."""
 
     def __init__(self) -> None:
         super().__init__()

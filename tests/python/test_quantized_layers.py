@@ -36,7 +36,7 @@ DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 class Chain(nn.Module):
-    """All of the modules of the same input, or functions of ``self`` and the quantized input."""
+    """Calls all modules, or functions of ``self``, with the same quantized input."""
 
     def __init__(self, *modules, functions=()):
         super().__init__()
@@ -90,7 +90,7 @@ def test_norms_of_volumes_and_of_sequences(tmp_path, capture):
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_transposed_convolutions(tmp_path, capture, rank):
-    """Of four channels: of others, PyTorch's own results are wrong on some machines."""
+    """The layers have four channels: for other numbers, PyTorch's own results are wrong on some machines."""
     torch.manual_seed(0)
     kind = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[rank - 1]
     model = QuantWrapper(kind(4, 4, 3, stride=2, padding=1, groups=2)).eval()
@@ -174,7 +174,7 @@ def test_indices_and_comparisons_are_exact(tmp_path, capture):
 )
 @pytest.mark.parametrize("rank", [2, 3])
 def test_averages_halfway_between_two_levels(tmp_path, capture, zero_point, rank):
-    """They are rounded as PyTorch rounds them behind its convolutions, whose results are of channels_last."""
+    """They are rounded as PyTorch rounds them after its convolutions, which return channels_last tensors."""
     layout = torch.channels_last if rank == 2 else torch.channels_last_3d
 
     def average(x):

@@ -80,7 +80,7 @@ class Feedforward(nn.Module):
 
 
 class Parallel(nn.Module):
-    """Both layers quantize the input itself: one that another runtime computes may be rounded to another level."""
+    """Both layers quantize the model's own input: ONNX Runtime might round a computed one to another level."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ def test_quantized_activations(kind: str, capture: str, tmp_path: pathlib.Path) 
 
 @pytest.mark.parametrize("kind", ["int8", "int8 asymmetric"])
 def test_products_by_inverses_are_rounded_as_written(kind: str, tmp_path: pathlib.Path) -> None:
-    """The least element of a row is halfway between two levels. ONNX Runtime would compute x / s for x * (1 / s)."""
+    """The least element of a row is halfway between two levels. ONNX Runtime would replace x * (1 / s) by x / s."""
     model = quantized(nn.Linear(64, 16), DYNAMIC[kind](), 0)
     opbridge.export(model, (torch.randn(2, 64),), tmp_path / "model.onnx", dynamic_shapes={"input": {0: "rows"}})
     compare(tmp_path / "model.onnx", model, iter([-torch.randn(2000, 64).abs(), torch.randn(2000, 64)]))
@@ -188,7 +188,7 @@ def test_four_bit_weights_are_small(kind: str, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("length", [None, 4])
 @pytest.mark.parametrize("kind", ["int4", "int4 asymmetric", "int3", "int8 groups"])
 def test_the_standard_form_is_dequantize_linear(kind: str, length: int | None, tmp_path: pathlib.Path) -> None:
-    """Without a Transpose, so that ONNX Runtime and others fuse it; with 2-d and 3-d inputs."""
+    """It has no Transpose, so that ONNX Runtime and others fuse it. The inputs are 2-d or 3-d."""
     path = tmp_path / "model.onnx"
     model = quantized(Feedforward(), WEIGHT_ONLY[kind](), 0)
     shape = (2, 96) if length is None else (2, length, 96)
@@ -338,7 +338,7 @@ def quantized_graph(is_trained: bool, is_dynamic: bool, seed: int) -> nn.Module:
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_quantized_graphs(is_trained: bool, is_dynamic: bool, capture: str, tmp_path: pathlib.Path) -> None:
-    """An activation in the middle between two levels may be rounded to the other: elements differ by little."""
+    """An activation halfway between two levels may be rounded to the other one, so elements differ by little."""
     path = tmp_path / "model.onnx"
     for seed in range(2):
         model = quantized_graph(is_trained, is_dynamic, seed)
@@ -357,7 +357,7 @@ def test_quantized_graphs(is_trained: bool, is_dynamic: bool, capture: str, tmp_
 
 
 def test_int8_weights_of_integer_products(tmp_path: pathlib.Path) -> None:
-    """On some processors the products of uint8 and int8 saturate, but for small weights and depthwise convolutions."""
+    """On some processors, products of uint8 and int8 saturate, unless weights are small or convolutions depthwise."""
 
     def levels(x: torch.Tensor) -> torch.Tensor:
         return torch.fake_quantize_per_tensor_affine(x, 0.02, 0, 0, 255)

@@ -44,7 +44,7 @@ def loss(results: Any) -> torch.Tensor:
 
 
 class OfInput(nn.Module):
-    """A derivative of which one part alone goes through the layer."""
+    """A derivative only one part of which goes through the layer."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()

@@ -216,7 +216,7 @@ def test_transposes_keep_their_meaning(seed: int) -> None:
     for reshapes in (True, False):
         chains = {f"chain{i}": functools.partial(follow, random_chain(random, x, reshapes)) for i in range(25)}
         check(chains, x)
-    # torch.export asks of a dynamic dim whether it can be reshaped, so the chains without.
+    # torch.export checks whether a dynamic dim can be reshaped, so these are the chains without reshapes.
     check(chains, x, dynamic=[{0: torch.export.Dim("batch")}], also=[(other,)])
 
 

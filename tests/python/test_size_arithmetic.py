@@ -249,7 +249,7 @@ def test_transforms_of_images(name: str, capture: Any, tmp_path: pathlib.Path) -
 
 @CAPTURES
 def test_code_made_of_a_text_is_the_models(capture: Any, tmp_path: pathlib.Path) -> None:
-    """Its file is called <string>, like that of functions which torch makes of texts."""
+    """The file name of its code is <string>, as of functions that torch compiles from texts."""
     halves = "def halves(x): return x[: int(x.shape[0] * 0.5)]"
     branch = "def branch(x): return x * 2 if x.shape[0] > 3 else x"
     names: dict[str, Any] = {}

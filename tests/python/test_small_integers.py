@@ -77,7 +77,7 @@ def test_functions(dtype: torch.dtype) -> None:
     for name, function in FUNCTIONS.items():
         try:
             function(x)
-        except RuntimeError:  # PyTorch lacks it for this type
+        except RuntimeError:  # PyTorch lacks the function for this type
             continue
         runs[name] = function
     assert len(runs) > 45

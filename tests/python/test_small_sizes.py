@@ -1,4 +1,4 @@
-"""Dynamic sizes that are 0 or 1, in the example or later, of which torch makes exceptions."""
+"""Dynamic sizes that are 0 or 1, in the example or later. torch treats these sizes as special cases."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib
     ids=["contiguous", "attention"],
 )
 def test_a_size_that_comes_to_1_in_the_example_broadcasts(layer: Any, capture: Any, tmp_path: pathlib.Path) -> None:
-    """Before it, torch finds the layout of the tensor, for which it compares the size to 1."""
+    """Before the broadcast, torch finds the layout of the tensor and compares the size with 1."""
 
     def model(x: torch.Tensor) -> torch.Tensor:
         y = layer(x)

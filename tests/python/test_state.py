@@ -92,8 +92,8 @@ def everything(value: Any, known: set[int] | None = None) -> Any:
 
 
 def exported(function: Callable[..., Any], folder: pathlib.Path, **options: Any) -> list[str]:
-    """Exports a model of ``function``, and compares its outputs with eager at the sizes that it takes: those that it
-    returns, and those that it writes to. Returns their names."""
+    """Exports a model of ``function``, and compares its outputs with eager at the sizes that the model takes: the
+    results, and the tensors that it writes to. Returns the names of the outputs."""
     model, x = Model(function).eval(), torch.randn(3, 4)
     path, before = folder / "model.onnx", (everything(model), x.clone())
     try:
@@ -563,7 +563,7 @@ def test_data_of_an_input_that_an_operator_returns(dynamic: Any, tmp_path: pathl
 @CAPTURES
 @pytest.mark.parametrize("dynamic", [None, ({0: "rows"},)], ids=["constant", "dynamic"])
 def test_an_expanded_tensor_of_the_model(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
-    """As the grids of detectors; torch does not write to one, so it cannot be put back as a whole."""
+    """Detectors have such grids. torch cannot write to an expanded tensor, so it cannot be restored as a whole."""
 
     class Grids(nn.Module):
         def __init__(self) -> None:

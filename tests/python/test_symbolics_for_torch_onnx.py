@@ -173,7 +173,7 @@ def with_an_if(g: Any, self: Any) -> Any:
 def with_a_loop(g: Any, self: Any) -> Any:
     from torch.onnx._internal.torchscript_exporter import jit_utils, utils
 
-    times = g.op("Constant", value_t=torch.tensor([3]))  # a list, so that the number of the iteration is one too
+    times = g.op("Constant", value_t=torch.tensor([3]))  # 1-d, so that the number of the iteration is 1-d too
     condition = g.op("Constant", value_t=torch.tensor(True))
     result, (body,), _ = jit_utils.add_op_with_blocks(g, "Loop", times, condition, self, n_blocks=1)
     iteration, _, carried = (utils._add_input_to_block(body.block) for _ in range(3))

@@ -488,7 +488,7 @@ sort split stack std sub sum tanh topk tril unfold var where
 """
 
 # onnx 1.23's reference implementation cannot run GatherElements of more than 64 elements along the axis, or
-# ReduceLogSumExp of numbers.
+# ReduceLogSumExp of 0-d tensors.
 BEYOND_REFERENCE = {"logsumexp", "mode", "sort"}
 
 

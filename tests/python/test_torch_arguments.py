@@ -87,7 +87,7 @@ def test_export_params_false_makes_inputs_of_the_parameters(tmp_path: Path, capt
     names, stored = inputs_of(path)
     assert names == ["x", *PARAMETERS]
     assert not set(stored) & set(PARAMETERS)
-    assert "offset" in stored  # which no checkpoint has
+    assert "offset" in stored  # no checkpoint has it
     torch.testing.assert_close(program(X)[0], model(X), rtol=1e-4, atol=1e-5)
 
     other = Net().eval()

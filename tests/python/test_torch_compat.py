@@ -34,7 +34,7 @@ def is_internal(module: str) -> bool:
     return path[0] == "torch" and internal
 
 
-NAMES_OF_OTHERS = {  # private names in strings that are not torch's
+NAMES_OF_OTHERS = {  # private names in strings that do not belong to torch
     "_core": "opbridge's module in C++",
     "_exported_once": "a function of opbridge in another file",
     "_graph": "the name of a parameter that opbridge makes",
@@ -94,7 +94,7 @@ def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif re.fullmatch(r"torch[\w.]+", name) and is_internal(name):
             yield node.lineno, name
     for node in ast.walk(tree):
-        yield from ((node.lineno, name) for name in names_in_frames(node) if name != "forward")  # which is public
+        yield from ((node.lineno, name) for name in names_in_frames(node) if name != "forward")  # "forward" is public
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in functions:
             owner = ast.unparse(node.value)
             if owner not in ("self", "cls", "sys") and not owner.startswith("self."):

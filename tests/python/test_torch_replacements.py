@@ -140,7 +140,7 @@ def replacements_used(scenario: str) -> frozenset[str]:
     current = ByThread.current
 
     def spied(self: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # it traces this
+        if torch.compiler.is_dynamo_compiling():  # Dynamo traces this function
             return current(self)
         frame: Any = sys._getframe(1)
         while frame.f_code.co_filename == sys.modules[ByThread.__module__].__file__:

@@ -1,4 +1,4 @@
-"""torch's messages and TorchScript's texts, of which opbridge reads parts, are as it expects."""
+"""torch's messages and TorchScript's texts, parts of which opbridge reads, are as it expects."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_warning_of_assigned_attributes() -> None:
 
 def test_stack_of_cpp_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import torch; torch.ones(2) + torch.ones(3)"
-    monkeypatch.setenv("TORCH_SHOW_CPP_STACKTRACES", "1")  # which torch reads once
+    monkeypatch.setenv("TORCH_SHOW_CPP_STACKTRACES", "1")  # torch reads it once
     failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
     text = failed[failed.index("RuntimeError: ") :]
     assert "\nException raised from " in text

@@ -38,7 +38,7 @@ class Branch(nn.Module):
 
 
 class TensorCondition(nn.Module):
-    """The condition has a dim and is no bool; one way returns the input as it is."""
+    """The condition has a dim and is not a bool; one branch returns the input as it is."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x[:1, 1] > 0:
@@ -72,7 +72,7 @@ class NestedBranch(nn.Module):
 
 
 class OtherSizes(nn.Module):
-    """The result is longer on one way."""
+    """One branch returns a longer result."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.cat([x, x]) if bool(x.sum() > 0) else x

@@ -89,7 +89,7 @@ def own_error(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
 
-# Each can be computed for 6 elements.
+# Each expression can be computed for 6 elements.
 MAY_FAIL: dict[str, Function] = {
     "view": caught(lambda x: x.view(2, -1)),
     "reshape": caught(lambda x: x.reshape(-1, 3)),

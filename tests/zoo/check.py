@@ -81,7 +81,7 @@ def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, 
 
 
 def _rounding(model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
-    """The difference of eager PyTorch to itself in float64; infinite if the model does not run in float64."""
+    """The difference of eager PyTorch from its results in float64; infinite if the model does not run in float64."""
 
     def outputs(to: torch.dtype) -> list[torch.Tensor]:
         converted = pytree.tree_map_only(

@@ -13,7 +13,8 @@ from torch import nn
 from zoo.entry import Entry
 
 _IMAGE_SIZES = {"inception_v3": 299, "googlenet": 224}
-# With random weights no score passes the usual thresholds, and the code after them would not be tested. By prefix.
+# The thresholds by prefix of the model's name. With random weights, no score passes the usual thresholds, and the code
+# after them would not be tested.
 _THRESHOLDS: dict[str, dict[str, Any]] = {
     "fasterrcnn_mobilenet": {"box_score_thresh": 0.012, "box_detections_per_img": 20},
     "fasterrcnn": {"box_score_thresh": 0.012},
@@ -73,7 +74,7 @@ def _build(name: str, options: dict[str, Any]) -> nn.Module:
 
 def _normalize(detector: nn.Module) -> None:
     """Sets the statistics of the backbone's normalizations to those of its input images. Otherwise features vanish, or
-    grow with their rounding errors, until nothing is detected or every run detects something else."""
+    grow together with their rounding errors, and the model detects nothing, or something else in every run."""
     for module in detector.backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None
