@@ -140,7 +140,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
     parser.add_argument(
         "--ops",
-        help="only these: names or patterns of torch's database or ATen, separated by commas; always run again",
+        help="run only these operators, again: names or patterns of torch's database or ATen, separated by commas",
     )
     parser.add_argument("--three", action="store_true", help="three samples: the first, the middle one and the last")
     parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
@@ -152,7 +152,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of operators and dtypes")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
     parser.add_argument(
-        "--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}, {WITH_TORCH_SYMBOLICS}"
+        "--exporters", default="export,trace", help=f"some of {', '.join(EXPORTERS)}, {WITH_TORCH_SYMBOLICS}"
     )
     parser.add_argument("--peers", action="store_true", help="torch's own exporters too, for the report")
     parser.add_argument("--opset", type=int, help="target opset; opbridge's default if not given")

@@ -145,7 +145,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hunt", description="Draws calls and programs, and compares them with PyTorch."
     )
-    parser.add_argument("--minutes", type=float, help="how long to go on")
+    parser.add_argument("--minutes", type=float, help="how long to run")
     parser.add_argument("--calls", type=int, help="how many calls")
     parser.add_argument("--programs", type=int, help="how many programs")
     parser.add_argument("--seed", type=int, help="a fresh one by default")

@@ -56,7 +56,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="zoo", description="Exports torchvision's, timm's and transformers' models.")
-    parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run again")
+    parser.add_argument("--models", help="run only these models, again: patterns of names, separated by commas")
     parser.add_argument("--captures", default=",".join(CAPTURES), help="separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one model and capture")
