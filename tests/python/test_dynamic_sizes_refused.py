@@ -172,7 +172,7 @@ def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> Non
     def model(x: torch.Tensor) -> Any:
         return torch.vmap(lambda row: row.cumsum(0), chunk_size=2)(x)
 
-    with pytest.warns(TraceWarning, match=r"torch makes .*//2.*the number 3"):
+    with pytest.warns(TraceWarning, match=r"torch converts .*//2.*the number 3"):
         opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
 
 
