@@ -82,6 +82,7 @@ const std::map<std::string, Pass>& passes() {
       {"keep_lossy_casts", pass(onnxruntime::keep_lossy_casts)},
       {"keep_pads_before_pools", pass(onnxruntime::keep_pads_before_pools)},
       {"keep_float_weights", pass(onnxruntime::keep_float_weights)},
+      {"keep_quantized_resizes", pass(onnxruntime::keep_quantized_resizes)},
       {"keep_repeated_quantization", pass(onnxruntime::keep_repeated_quantization)},
       {"keep_rounded_products", pass(onnxruntime::keep_rounded_products)},
       {"keep_transposed_outputs", pass(onnxruntime::keep_transposed_outputs)},

@@ -433,6 +433,15 @@ FAULTS = [
         {},
         computes_other_than(1, 2),
     ),
+    Fault(
+        "quantized_resizes.cc",
+        "a Resize between quantized tensors truncates",
+        'a = DequantizeLinear(x, one, zero) b = Resize<mode = "linear">(a, , scales) y = QuantizeLinear(b, one, zero)',
+        {"x": np.array([[[0, 3]]], np.uint8)},
+        {"one": np.float32(1), "zero": np.uint8(0), "scales": np.array([1, 1, 2], np.float32)},
+        computes_other_than([[[0, 1, 2, 3]]]),
+        until=(1, 20),
+    ),
     *(
         Fault(
             "random_numbers.cc",
@@ -564,6 +573,15 @@ FAULTS = [
         {"a": np.ones((2, 3, 4), np.float32), "b": np.ones((2, 3, 4), np.float32)},
         constants_of_norm(np.full(1, 2.5, np.float32)),
         fails(InvalidArgument, match="SkipLayerNormalization"),
+    ),
+    Fault(
+        "skip_norms.cc",
+        "a normalization by one weight does not run",
+        LAYER_NORM,
+        {"u": np.ones((2, 3, 4), np.float32)},
+        constants_of_norm(np.full(1, 2.5, np.float32)),
+        fails(InvalidArgument, match="LayerNormalization"),
+        until=(1, 20),
     ),
     *(
         Fault(

@@ -217,12 +217,14 @@ def test_layer_normalization_of_what_was_cast(dtype: torch.dtype) -> None:
     check(functions, x, w)
 
 
-def test_layer_normalization_of_sums_by_one_weight() -> None:
+def test_layer_normalization_by_one_weight() -> None:
     x = torch.arange(12.0).reshape(3, 4).sin()
     functions = {
         "one": lambda x, w: _normalized(x + x.flip(0), torch.full((1,), 2.5)),
         "none": lambda x, w: _normalized(x + x.flip(0), torch.tensor(2.5)),
         "each": lambda x, w: _normalized(x + x.flip(0), torch.arange(4.0)),
         "input": lambda x, w: _normalized(x + w, w),
+        "of no sum": lambda x, w: _normalized(x, w),
+        "one, of no sum": lambda x, w: _normalized(x, torch.full((1,), 2.5)),
     }
     check(functions, x, torch.tensor([0.5]))

@@ -46,6 +46,10 @@ void compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
 // the weights to 8 bits.
 void keep_float_weights(ir::Graph& graph, ir::Names& names);
 
+// Separates a Resize that interpolates from dequantized levels, which ONNX Runtime 1.20 would resize
+// themselves.
+void keep_quantized_resizes(ir::Graph& graph, ir::Names& names);
+
 // Separates a quantization from one before it that has other levels, which ONNX Runtime would leave out.
 void keep_repeated_quantization(ir::Graph& graph, ir::Names& names);
 

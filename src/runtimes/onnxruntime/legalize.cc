@@ -24,6 +24,7 @@ void legalize(ir::Graph& graph, int opset, const runtimes::Refuse& report) {
   mend_empty_products(graph, names, opset);
   cast_before_rotations(graph, names);
   keep_pads_before_pools(graph, names, opset);
+  keep_quantized_resizes(graph, names);
   keep_rounded_products(graph, names);
   keep_float_weights(graph, names);
   keep_repeated_quantization(graph, names);

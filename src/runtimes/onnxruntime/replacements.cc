@@ -46,7 +46,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"MaxPool", only<dequantized_after_movement>},
     {"MaxPool", pool_with_indices_in_float32},
     {"Mod", only<exact_remainder_of_integers>},
-    {"Mul", only<normalized_sum_by_number>},
+    {"Mul", only<normalized_by_number>},
     {"Mul", only<scaled_product_of_float64>},
     {"Pow", only<square_not_to_fuse>},
     {"QuantizeLinear", only<quantized_by_arithmetic>},

@@ -38,7 +38,7 @@ Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip);
 Value quantized_by_arithmetic(GraphBuilder& g, const ir::Node& quantize);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
-Value normalized_sum_by_number(GraphBuilder& g, const ir::Node& product);
+Value normalized_by_number(GraphBuilder& g, const ir::Node& product);
 Value square_not_to_fuse(GraphBuilder& g, const ir::Node& power);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
