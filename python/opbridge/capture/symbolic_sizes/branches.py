@@ -24,6 +24,7 @@ from opbridge.capture.symbolic_sizes.asking import (
     refused,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.size_checks import only_checks
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
@@ -60,8 +61,11 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         differs = sizes.in_example(asked, env) not in (result, None)
         tried = (differs or not fixed) and in_try_block(frame)
         if tried or asked_by_model(frame):
+            asking = asking_frame(frame)
+            if not differs and not tried and only_checks(asking):
+                return result
             if differs or not fixed:
-                avoid_shortcut(asking_frame(frame))
+                avoid_shortcut(asking)
             if differs:
                 what = f"the model branches by '{asked}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
                 raise refused(caught, what)

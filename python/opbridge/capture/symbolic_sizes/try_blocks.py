@@ -53,16 +53,29 @@ def _catches(name: str | None, frame: FrameType) -> bool:
     return any(not isinstance(kind, type) or issubclass(error, kind) for kind in kinds for error in _ERRORS_OF_CHECKS)
 
 
+@functools.lru_cache(maxsize=8)
+def syntax_tree(filename: str) -> ast.Module:
+    """The syntax tree of a file; an empty one if it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def always_raises(statements: list[ast.stmt]) -> bool:
+    """Whether the statements end in an error in any case."""
+    leaves = any(
+        isinstance(each, (ast.Return, ast.Break, ast.Continue)) for one in statements for each in ast.walk(one)
+    )
+    return isinstance(statements[-1], ast.Raise) and not leaves
+
+
 @functools.lru_cache(maxsize=256)
 def _blocks(filename: str) -> dict[int, list[_Block]]:
     """Maps the first line of each function of the file to its blocks whose errors it catches."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:
-        return {}
     return {
         min(line.lineno for line in (function, *function.decorator_list)): list(_blocks_in(function))
-        for function in ast.walk(tree)
+        for function in ast.walk(syntax_tree(filename))
         if isinstance(function, _FUNCTIONS)
     }
 
@@ -71,7 +84,7 @@ def _blocks_in(node: ast.AST) -> Iterator[_Block]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Try):
             for handler in child.handlers:
-                yield _block(child.body, list(_names(handler.type)), _raises(handler))
+                yield _block(child.body, list(_names(handler.type)), always_raises(handler.body))
         elif isinstance(child, (ast.With, ast.AsyncWith)) and (suppressed := list(_suppressed(child.items))):
             yield _block(child.body, suppressed, raises=False)
         if not isinstance(child, _FUNCTIONS):
@@ -80,12 +93,6 @@ def _blocks_in(node: ast.AST) -> Iterator[_Block]:
 
 def _block(body: list[ast.stmt], caught: list[str | None], raises: bool) -> _Block:
     return _Block(body[0].lineno, body[-1].end_lineno or body[-1].lineno, caught, raises)
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    """Whether the handler ends in an error in any case."""
-    leaves = any(isinstance(each, (ast.Return, ast.Break, ast.Continue)) for each in ast.walk(handler))
-    return isinstance(handler.body[-1], ast.Raise) and not leaves
 
 
 def _names(kind: ast.expr | None) -> Iterator[str | None]:
