@@ -27,16 +27,16 @@ enum class ExternalData {
   automatic,  // in a file beside the model if the model would exceed 2 GB, otherwise inside the model
   always,
   never,  // Error(unsupported) if the model would exceed 2 GB
-  // The model points into ConvertOptions::weight_files, which must be in or below its folder: runtimes refuse
-  // other places. Weights that are not in these files, or that a simplification has changed, are stored as
-  // with `automatic`.
+  // The model points into ConvertOptions::weight_files. They must be in the folder of the model or below it:
+  // runtimes refuse other paths. Weights that are not in these files, or that a simplification has changed,
+  // are stored as with `automatic`.
   reference,
 };
 
 // The operators that the model may use.
 enum class Target {
-  // ONNX Runtime and opbridge's operators. The rewrites of src/runtimes/onnxruntime apply: for its faults,
-  // and for the kernels it lacks.
+  // ONNX Runtime and opbridge's operators. The rewrites of src/runtimes/onnxruntime apply: they work around
+  // faults and missing kernels of ONNX Runtime.
   onnxruntime,
   // The ONNX standard alone, at the chosen opset. Where another target has a node of one of opbridge's
   // operators, the model has standard nodes, or calls an ONNX function of the operator's name. An operator
@@ -51,7 +51,7 @@ enum class ParametersAs {
   inputs,     // inputs without a default value
 };
 
-// Output → axis, negative ones from the end → the name of its size.
+// Output → axis → name of the axis's size. Negative axes count from the end.
 using SizeNames = std::map<std::string, std::map<int64_t, std::string>>;
 
 struct ConvertOptions {
@@ -65,8 +65,9 @@ struct ConvertOptions {
   Progress* progress = nullptr;
   // Called with warnings about facts that hold only for the captured example.
   std::function<void(const std::string&)> warn = {};
-  // Returns the schema of an operator without mapping, whose skeleton then has every argument. If there is no
-  // function, as for a .pt2 file, or it returns none, the skeleton has the arguments that the calls give.
+  // Returns the schema of an operator without mapping, so that its skeleton has every argument. Without this
+  // function (as for a .pt2 file), or if it returns nothing, the skeleton has the arguments that the calls
+  // give.
   std::function<std::optional<OperatorSchema>(const std::string& op)> schema_of = {};
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
@@ -77,8 +78,8 @@ struct ConvertOptions {
   bool random = false;
   std::vector<std::string> parameters = {};
   ParametersAs parameters_as = ParametersAs::constants;
-  // In order; empty: the program's own. The inputs that are parameters follow the others. If all inputs and
-  // all constant parameters have a name here, the parameters are named too.
+  // Names in order; if empty, the program's own. The inputs that are parameters follow the others. If all
+  // inputs and all constant parameters have a name here, the parameters are named too.
   std::vector<std::string> input_names = {};
   std::vector<std::string> output_names = {};
   // Names for sizes that depend on data. Sizes that follow from those of the inputs have names already.
@@ -90,8 +91,8 @@ struct OnnxModel {
   int opset = default_opset;
   std::map<std::string, int> opset_imports;  // all domains in use, "" included
   std::vector<OnnxFunction> functions;
-  std::vector<std::pair<std::string, ir::Weight>> defaults;   // values of inputs that need not be given
-  std::vector<std::pair<std::string, std::string>> metadata;  // what the file says of itself: key and value
+  std::vector<std::pair<std::string, ir::Weight>> defaults;   // default values of inputs
+  std::vector<std::pair<std::string, std::string>> metadata;  // the file's metadata_props: key and value
 };
 
 struct FunctionalizeOptions {
@@ -100,16 +101,16 @@ struct FunctionalizeOptions {
   // ONNX would lose it.
   bool mutations_as_outputs = false;
   // Returns the schema of an operator outside `aten`, or null. Its alias annotations (`Tensor(a!)`) say what
-  // the operator writes. An operator without a schema is taken to write to its first tensor if its name ends
-  // with `_`, and to nothing otherwise.
+  // the operator writes. An operator without a schema is assumed to write to its first tensor if its name
+  // ends with `_`, and to nothing otherwise.
   std::function<const OperatorSchema*(std::string_view op)> schema;
   // Called for each write whose effect depends on the memory layout of an example's input.
   std::function<void(const std::string&)> warn;
 };
 
 // Replaces in-place and view operators by pure ones, and `detach`, `clone` and the like by their inputs;
-// removes nodes whose results are unused. Graph inputs are taken to be contiguous, as they are in ONNX,
-// unless `opbridge::memory_layout` says otherwise. Throws Error(unsupported) where a mutation could not be
+// removes nodes whose results are unused. Graph inputs are assumed to be contiguous, as they are in ONNX,
+// unless `opbridge::memory_layout` says otherwise. Throws Error(unsupported) if a mutation cannot be
 // preserved.
 ir::Graph functionalize(ir::Graph graph, const FunctionalizeOptions& options = {});
 
@@ -153,10 +154,10 @@ struct MissingOperator {
   size_t calls = 0;
   std::vector<std::string> locations = {};  // of the calls in the program
   OperatorSchema schema = {};
-  // Whether the schema is the operator's own. Otherwise it is what the calls show: arguments that they leave
-  // at their defaults may be missing.
+  // Whether the schema is the operator's own. Otherwise it is derived from the calls: arguments that they
+  // leave at their defaults may be missing.
   bool schema_is_known = false;
-  size_t results = 0;  // the most that a call has
+  size_t results = 0;  // the largest number of results of a call
 };
 
 struct Diagnosis {
@@ -165,14 +166,15 @@ struct Diagnosis {
   std::string problems;                      // message of the error of lower(); empty if it would not fail
 };
 
-// Functionalizes the program and reports what lower() would do with each operator. Throws as functionalize().
+// Functionalizes the program and reports what lower() would do with each operator. Throws the errors of
+// functionalize().
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
 // functionalize → lower → simplify (optional) → legalize for the target.
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
 // `.pt2` → `.onnx`, with the bundled mappings or the given ones. With ExternalData::reference, the model
-// points into the `.pt2`; a weight of it that is compressed, transposed or not aligned is an
+// points into the `.pt2`; a weight that is compressed, transposed or not aligned there is an
 // Error(unsupported).
 WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
                     const ConvertOptions& options = {});

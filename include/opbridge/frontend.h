@@ -1,5 +1,5 @@
-// The two sources of a PyTorch program: a `.pt2` file, or calls that Python reports one by one; and the files
-// that hold the weights of the latter.
+// The two sources of a PyTorch program: a `.pt2` file, or calls that Python reports one by one, with weights
+// from separate files.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ ir::Graph load_exported_program(const std::filesystem::path& path);
 
 enum class WeightsOfProgram {
   readable,  // copied where they are not contiguous and aligned in the file
-  in_place,  // Error(unsupported) where they are not, unless they are smaller than least_separate_bytes
+  in_place,  // such weights are an Error(unsupported), unless smaller than least_separate_bytes
 };
 
 // Like load_exported_program(path), for a file that is mapped already.
@@ -33,11 +33,11 @@ ir::Graph load_exported_program(const WeightFile& file, WeightsOfProgram weights
 // A tensor of a `.safetensors` file.
 struct StoredTensor {
   std::string dtype;  // as the file calls it
-  ir::Weight weight;  // borrowed; of undefined type if the dtype is not known, and perhaps not aligned
+  ir::Weight weight;  // borrowed, perhaps not aligned; its element type is undefined if the dtype is unknown
 };
 
-// The tensors of a `.safetensors` file by name. Throws Error(invalid_file) if the file is damaged: truncated,
-// or with tensors that overlap, leave holes, or whose size contradicts their shape.
+// The tensors of a `.safetensors` file by name. Throws Error(invalid_file) if the file is truncated, or if
+// its tensors overlap, leave gaps, or have a size that contradicts their shape.
 std::map<std::string, StoredTensor> read_safetensors(const WeightFile& file);
 
 // Builds a torch-level graph call by call. The returned pointers are valid as long as the graph.

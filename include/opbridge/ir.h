@@ -81,7 +81,7 @@ struct Weight {
   std::vector<std::string_view> strings() const;  // throws Error(internal) unless they are strings
 };
 
-// A constant tensor of which only some elements are stored, all others being zero: onnx.SparseTensorProto.
+// A constant tensor that stores only some elements; all others are zero (onnx.SparseTensorProto).
 struct SparseTensor {
   Weight values;   // [n]
   Weight indices;  // int64, ascending: [n], row-major linear indices, or [n, rank], one index per axis
@@ -124,7 +124,7 @@ inline constexpr bool is_alternative<T, std::variant<Alternatives...>> = (std::s
                                                                           ...);
 
 // The variant, with its constructors and its destructor compiled once: a source file that passes attributes
-// on would take a third longer if it instantiated them.
+// would take a third longer to compile if it instantiated them.
 class AttributeValue : public AttributeVariant {
  public:
   AttributeValue();  // None
@@ -148,12 +148,12 @@ struct Source {
   std::string scope;           // path of the module, "layer1.0.conv1"; empty at the root
   std::string line;            // "model.py:12 in forward: return self.conv(x)"; empty where unknown
   std::string op = {};         // of an ONNX node: the PyTorch operator that it was made for, "aten::conv2d"
-  bool by_user = false;        // of an ONNX node: a symbolic function of the user's made it
+  bool by_user = false;        // of an ONNX node: made by a symbolic function of the user
   std::string call = {};       // of an ONNX node: the name of the first result of the PyTorch operator
   std::string rewritten = {};  // of an ONNX node: the rewrites that made or changed it, "transposes, casts"
 };
 
-// The parts of an operator's name "domain::type". The domain of ONNX's own is empty.
+// The parts of an operator's name "domain::type". The domain of ONNX's own operators is empty.
 struct OpName {
   explicit OpName(std::string_view op);  // `op` must outlive the parts, which point into it
   std::string_view domain;
@@ -216,7 +216,7 @@ std::string str(const AttributeValue& value);
 // `float32[2, s0]`, `(float32[2], float32[3])`, `int64 2*s0`.
 std::string str(const Type& type);
 
-// Checks the SSA invariants that stand at the top of this file. Throws Error(internal), which names the node.
+// Checks the SSA invariants stated at the top of this file. Throws Error(internal), which names the node.
 void verify(const Graph& graph);
 
 // Calls `visit` for the nodes of the graph and of all its subgraphs, outer before inner.

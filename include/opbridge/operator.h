@@ -209,7 +209,7 @@ class ShapedOperator {
 
  private:
   // A CUDA kernel that is not part of the library is checked like any other, but nothing references the
-  // functions that it calls, which need not be linked.
+  // functions that it calls, so they need not be linked.
   template <class C>
   static constexpr bool included = C::device == detail::Device::cpu || detail::with_cuda;
 
@@ -231,7 +231,7 @@ class ShapedOperator {
     if constexpr (included<C>) {
       const std::vector<std::size_t> differentiable = Binding::differentiable();
       if (!record_.backward.empty() && differentiable != record_.differentiable) {
-        record_.error = "all kernels of its gradient must have the gradients of the same arguments";
+        record_.error = "all kernels of its gradient must compute the gradients of the same arguments";
       }
       record_.backward.push_back(Binding::make());
       record_.backward_shape = &Binding::shape;

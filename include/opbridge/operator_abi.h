@@ -27,8 +27,8 @@ extern "C" {
 #define OPBRIDGE_OPERATOR_ABI 2
 
 /* An operator with a gradient is followed by `name_backward`, an operator like others. It takes the gradients
- * of all returns, then all arguments, then `bool[] wanted` with a flag for each of its returns. A return is
- * named `grad_` and the argument; a gradient that is not wanted is returned without elements. */
+ * of all returns, then all arguments, then `bool[] wanted` with a flag for each of its returns. A return
+ * is named `grad_ARGUMENT`; a gradient that is not wanted is returned without elements. */
 
 typedef struct opbridge_operator {
   const char* schema;    /* "custom::my_add(Tensor a, Tensor b) -> Tensor" */

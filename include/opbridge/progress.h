@@ -5,7 +5,7 @@
 
 namespace opbridge {
 
-// Is told how far a conversion is, in the converting thread.
+// Receives the progress of a conversion, in the thread that converts.
 class Progress {
  public:
   virtual ~Progress() = default;

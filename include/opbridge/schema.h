@@ -28,7 +28,7 @@ struct SchemaType {
   bool list = false;               // T[]
   bool optional = false;           // T? or T[]?
   bool optional_elements = false;  // T?[]
-  int fixed_size = 0;              // of int[2]: a single int stands for all; 0 for any
+  int fixed_size = 0;              // 2 for int[2], where a single int stands for all; 0 for any size
   std::string alias;               // of Tensor(a!): "a"; empty for none; of Tensor(a|b): "a|b"
   std::string alias_after;         // of Tensor(a -> *): "*"
   bool written = false;            // of Tensor(a!)

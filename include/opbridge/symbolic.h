@@ -234,14 +234,14 @@ class GraphBuilder {
   Value sizes(std::initializer_list<Dim> dims) { return sizes(std::span(dims.begin(), dims.size())); }
   Value shape_of(Value value);              // 1-d int64; a constant where all dims are known
   Value dim_of(Value value, int64_t axis);  // 0-d int64
-  // The inverse of `size`: the size that `value`, an int64 of one element, holds; a new symbol where the size
-  // is known only when the model runs.
+  // The inverse of `size`: the size in `value`, an int64 tensor of one element. If it is known only when the
+  // model runs, it is a new symbol.
   Dim as_dim(Value value);
   // From here on `size` computes `symbol` as the given 0-d int64 value. Further bindings of the same symbol
   // are ignored.
   void bind_symbol(const std::string& symbol, Value value);
-  // Binds each symbol that is a dim of `value`, or is in a dim of linear form such as `2*s + 1`; the nodes
-  // are made when the symbol is first used.
+  // Binds each symbol that is a dim of `value` or occurs in a linear dim such as `2*s + 1`; the nodes are
+  // made when the symbol is first used.
   void bind_dims(Value value);
 
   // Operators whose form changed between opsets, and other common ones. They return their input where they
@@ -291,7 +291,7 @@ class GraphBuilder {
     int64_t factor;  // dim = factor * symbol + offset
     int64_t offset;
   };
-  friend class BuilderStage;  // in src/builder/stage.h: what only the stages of opbridge need
+  friend class BuilderStage;  // in src/builder/stage.h: the interface for opbridge's own stages
   GraphBuilder(GraphBuilder& parent, ir::Graph& body);
   std::string unique_name(const std::string& stem);
 

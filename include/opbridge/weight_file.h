@@ -19,8 +19,8 @@ struct WeightFile {
 // unless `path` is a regular file with content, and Error(io) if the system refuses.
 WeightFile map_weight_file(const std::filesystem::path& path);
 
-// Smaller tensors are always stored in the model: shape inference can read them there, and another place does
-// not pay.
+// Smaller tensors are always stored in the model: shape inference can read them there, and storing them
+// elsewhere saves nothing.
 inline constexpr size_t least_separate_bytes = 1024;
 
 }  // namespace opbridge

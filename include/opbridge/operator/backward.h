@@ -134,7 +134,7 @@ class BackwardBinding {
       const auto* shape = std::get_if<Shape>(&values[kReturns + argument]);
       require(!want || shape != nullptr, [&] {
         return "the gradient of " + std::string(schema.arguments[argument].name) +
-               " is wanted, and that is not given";
+               " is wanted, but the argument is not given";
       });
       shapes.push_back({want ? *shape : Shape{0}});
     }

@@ -31,7 +31,7 @@ struct SchemaType {
 struct SchemaArgument {
   std::string_view name;
   SchemaType type;
-  std::size_t list_size = 0;  // of int[2]: a single default stands for all; 0 for any
+  std::size_t list_size = 0;  // 2 for int[2], where a single default stands for all; 0 for any size
   bool has_default = false;
   std::string_view default_text;  // as written: 1, 0.5, True, None, [1, 1], "zeros"
 };

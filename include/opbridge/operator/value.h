@@ -42,14 +42,14 @@ class Value {
     const std::int64_t index = axis < 0 ? axis + t.rank : axis;
     if (index < 0 || index >= t.rank) {
       throw Error(ErrorCode::invalid_argument, "dim " + std::to_string(axis) + " of a tensor of rank " +
-                                                   std::to_string(t.rank) + " is asked for");
+                                                   std::to_string(t.rank) + " does not exist");
     }
     return Dim(t.dims[index], host_->sizes);
   }
 
  private:
   opbridge_tensor_type type() const {
-    if (handle_ == 0) throw Error(ErrorCode::invalid_argument, "the type of an empty value is asked for");
+    if (handle_ == 0) throw Error(ErrorCode::invalid_argument, "an empty value has no type");
     opbridge_tensor_type result{};
     detail::check_onnx_host(host_->type(host_->user, handle_, &result));
     return result;
