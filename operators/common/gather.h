@@ -22,8 +22,8 @@ inline void require_indices(TensorView<const std::int32_t> indices, std::int64_t
   bool outside = false;  // accumulated without a branch per index
   for (const std::int32_t index : indices) outside |= is_outside(index);
   require(!outside, [&] {
-    return "indices has " + std::to_string(*std::ranges::find_if(indices, is_outside)) + ", and there are " +
-           std::to_string(count) + " " + items;
+    return "indices has " + std::to_string(*std::ranges::find_if(indices, is_outside)) +
+           ", but there are only " + std::to_string(count) + " " + items;
   });
 }
 

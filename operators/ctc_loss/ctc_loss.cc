@@ -45,7 +45,8 @@ void first_step(const Sequence& sequence, const T* log_probs, T* alpha) {
     alpha[state] = log_probs[sequence.label(state)];
 }
 
-// alpha is the log-probability of being in each state. `alpha` may be `before`, that of the step before.
+// `alpha` is the log-probability of each state, `before` that of the previous step. They may be the same
+// memory.
 template <class T>
 void next_step(const Sequence& sequence, const T* log_probs, const T* before, T* alpha) {
   for (std::size_t state = sequence.states(); state-- > 0;) {
@@ -71,9 +72,9 @@ T negative_log_likelihood(const Sequence& sequence, const T* log_probs, T* alpha
   return loss_of_last_step(sequence, alpha);
 }
 
-// As PyTorch, takes log-probabilities that are normalized: the result is then the gradient of the logits too.
-// `room` has (steps + 1) * states + classes elements. beta is the log-probability of the labels that are left
-// from each state on, that of the state included.
+// Assumes normalized log-probabilities, as PyTorch does: the result is then also the gradient of the logits.
+// `room` has (steps + 1) * states + classes elements. beta is the log-probability of the remaining labels
+// from each state on, including the state's own.
 template <class T>
 void gradient(const Sequence& sequence, const T* log_probs, std::int64_t classes, T factor, T* room, T* out) {
   const std::size_t states = sequence.states();
@@ -126,7 +127,7 @@ void for_each_sequence(Context& context, TensorView<const T> log_probs,
     require(input_lengths[i] >= 0 && input_lengths[i] <= times,
             [&] { return "input_lengths must be from 0 to " + std::to_string(times); });
     require(target_lengths[i] >= 0 && target_lengths[i] <= most - (padded ? 0 : used),
-            "target_lengths must be from 0 to what targets hold");
+            "target_lengths must be from 0 to the number of labels in targets");
     begins[static_cast<std::size_t>(i)] = padded ? i * most : used;
     used += target_lengths[i];
     longest = std::max(longest, target_lengths[i]);
@@ -182,8 +183,7 @@ OPBRIDGE_OPERATOR(
           context, log_probs, targets, input_lengths, target_lengths, blank,
           [&](std::int64_t labels) { return ((Dim(times) + 1) * (Dim(labels) * 2 + 1) + classes).number(); },
           [&](std::int64_t i, const Sequence& sequence, T* room) {
-            if (sequence.steps == 0 || grad[i] == T(0))
-              return;  // also where the loss is infinite and left out
+            if (sequence.steps == 0 || grad[i] == T(0)) return;  // also if the loss is infinite and ignored
             gradient(sequence, log_probs.data() + i * classes, classes, grad[i], room,
                      grad_log_probs->data() + i * classes);
           });

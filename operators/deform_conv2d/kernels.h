@@ -1,5 +1,5 @@
-// The kernels of deform_conv2d, which two libraries have (operators/CMakeLists.txt). They are compiled once,
-// in kernels.cc.
+// The kernels of deform_conv2d. They are compiled once, in kernels.cc, for two libraries
+// (operators/CMakeLists.txt).
 #pragma once
 
 #include "geometry.h"

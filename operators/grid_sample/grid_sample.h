@@ -15,7 +15,7 @@ namespace opbridge::op::grid_sample {
 enum Interpolation { kLinear, kNearest, kCubic };
 enum Padding { kZeros, kBorder, kReflection };
 
-inline constexpr std::size_t kMostRuns = 64;  // of a cubic sample of a volume
+inline constexpr std::size_t kMostRuns = 64;  // for a cubic sample of a volume
 
 struct Options {
   std::int64_t interpolation, padding;

@@ -100,7 +100,7 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
   b.diagonal *= unit;
   if (!vectors) return {{}, b.diagonal, {}};
 
-  // `tall` is the side of the reflections from the left, which A's adjoint has on the right.
+  // `tall` gets the reflections from the left. If A's adjoint was reduced, these belong to V.
   Matrix<R>&tall = lower ? v : u, &square = lower ? u : v;
   const auto width = [&](Eigen::Index size) { return full ? size : count; };
   const Eigen::Index inner = std::max(a.rows(), a.cols());

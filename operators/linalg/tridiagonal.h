@@ -10,8 +10,7 @@ namespace opbridge::op {
 template <class S>
 struct Tridiagonal {
   Vector<RealOf<S>> diagonal, beside;
-  Reflections<S>
-      q;  // leaves alone the first row, or of the upper triangle the last, and counts from the other end
+  Reflections<S> q;  // without the first row; for the upper triangle, without the last, in reverse order
   bool upper;
 
   // Replaces b by Q b.

@@ -1,4 +1,4 @@
-// Numbers of the Poisson and the binomial distribution, from uniform ones.
+// Samples from the Poisson and the binomial distribution, computed from uniform random numbers.
 #include <cmath>
 #include <limits>
 
@@ -45,7 +45,7 @@ double binomial(double count, double prob, double uniform) {
   return number_at(uniform, mode, probability, n, [&](double k) { return (n - k) / (k + 1) * odds; });
 }
 
-// Beyond, the sums take too many steps, and round their first term too much.
+// For greater numbers, the sums take too many steps and round their first term too much.
 constexpr double kMost = 1e9;
 
 OPBRIDGE_OPERATOR("opbridge::poisson(Tensor rate, Tensor uniform) -> Tensor")

@@ -36,8 +36,8 @@ class Attributes {
     return kind == Kind::string ? "STRING" : "INT";
   }
 
-  // The doubles of an attribute, which is float32, as operator_abi.h describes; nothing if float32 holds
-  // them.
+  // The double values of a float32 attribute, stored as operator_abi.h describes; nothing if float32 holds
+  // them exactly.
   std::optional<Value> exact(SchemaArgument argument) const {
     if (argument.type.kind != Kind::floating) return std::nullopt;
     std::optional<std::string> text = string(std::string(argument.name) + "_float64");

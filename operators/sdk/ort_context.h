@@ -1,4 +1,4 @@
-// What a kernel gets from ONNX Runtime while it runs: memory of outputs, scratch memory, threads, the stream
+// The services of ONNX Runtime for a running kernel: output memory, scratch memory, threads, and the stream
 // of a GPU.
 #pragma once
 

@@ -47,7 +47,8 @@ void require_grid(const Shape& points, std::span<const double> voxel_size,
   require(coors_range.size() == 6, "coors_range must have six numbers, the lower three first");
   Dim voxels = 1;  // throws if the number of voxels overflows, as Dim arithmetic does
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    constexpr auto kMessage = "voxel_size must be positive, coors_range ascending, and not too large for it";
+    constexpr auto kMessage =
+        "voxel_size must be positive; coors_range must ascend and span fewer than 2^31 voxels per axis";
     require(voxel_size[axis] > 0, kMessage);
     const double count = (coors_range[axis + 3] - coors_range[axis]) / voxel_size[axis];
     require(count >= 0 && count < 0x1p31, kMessage);
