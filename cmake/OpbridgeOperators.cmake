@@ -24,7 +24,7 @@ else()
   set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 endif()
 
-# What both this file and opbridge.build compile by: the sources of the SDK; integers that wrap around in kernels, as in
+# Settings that this file and opbridge.build share: the sources of the SDK; integers that wrap around in kernels, as in
 # PyTorch; no symbols that GCC merges across libraries (each has its own table of operators); and the first release of
 # PyTorch, 2.10, with everything that the adapter calls.
 file(READ ${OPBRIDGE_SDK_DIR}/build.json sdk)

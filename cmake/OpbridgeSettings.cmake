@@ -11,8 +11,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)
-# GCC's optimizer warns of overflows and uninitialized reads in vectors of variants that do not exist; which
-# ones changes with each release. Its other speculative warnings must not break the build with a new compiler.
+# GCC's optimizer warns of overflows and uninitialized reads that do not exist, in vectors of variants; the warnings
+# change with each release. Its other speculative warnings must not break the build with a new compiler.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(guesses -Wno-stringop-overflow -Wno-maybe-uninitialized -Wno-error=array-bounds -Wno-error=restrict
               -Wno-error=stringop-overread -Wno-error=dangling-pointer -Wno-error=free-nonheap-object)
@@ -26,9 +26,9 @@ set(gnu_release $<AND:$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>,$<CONFIG:Release>>)
 set(OPBRIDGE_QUICK_TO_COMPILE $<${gnu_release}:-O1>)
 set(OPBRIDGE_QUICK_TO_RUN $<${gnu_release}:-O3>)
 
-# A target whose code runs once for each node of a model, or for each command. That it compiles quickly matters more than
-# its speed: -O1 takes three quarters of -O3's time to compile, and conversions take as long. The other arguments are
-# those of target_precompile_headers, for the headers that most of its files include: to read them takes a third of the
+# A target whose code runs once for each node of a model, or for each command. Compile time matters more than speed:
+# -O1 takes three quarters of the compile time of -O3, and conversions take no longer. The other arguments are those of
+# target_precompile_headers, for the headers that most of its files include: reading them takes a third of the compile
 # time.
 function(opbridge_quick_to_compile target)
   target_compile_options(${target} PRIVATE "${OPBRIDGE_QUICK_TO_COMPILE}")
@@ -50,8 +50,8 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # A cache does not see what a file includes of a precompiled header: each change would recompile all files. Clang's
-  # were not tried.
+  # A compiler cache does not see which parts of a precompiled header a file uses: each change would recompile all
+  # files. Clang's precompiled headers were not tried.
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 endif()
 

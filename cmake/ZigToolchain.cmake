@@ -13,6 +13,6 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 # nvcc compiles for the C++ library of GCC, not for Zig's.
 set(CMAKE_CUDA_COMPILER NOTFOUND)
 
-# Zig's start files lack __cxa_finalize: a library that is unloaded leaves its destructors of static objects behind, which the
-# process calls when it exits. ONNX Runtime unloads a library of operators with its last session.
+# Zig's start files lack __cxa_finalize: an unloaded library leaves the destructors of its static objects registered,
+# and the process calls them when it exits. ONNX Runtime unloads a library of operators with its last session.
 set(CMAKE_MODULE_LINKER_FLAGS_INIT -Wl,-z,nodelete)
