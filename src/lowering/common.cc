@@ -53,7 +53,7 @@ Value exact_operand(GraphBuilder& g, Value value, ElementType type) {
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes) {
   const ElementType type = g.result().element_type;
-  // One operator rounds or wraps once, in a wider type or not.
+  // A single operator rounds or wraps around once in any case, even without a wider type.
   const bool as_it_is = !is_complex(type) && std::ranges::none_of(operands, [&](Value value) {
     return is_complex(value.element_type()) || (is_floating_point(type) && g.is_number(value));
   });
@@ -153,7 +153,7 @@ Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis) {
   const int64_t last = x.rank() - 1;
   if (axis < 0) axis += x.rank();
   if (g.opset() >= 13 || axis == last) return g.op(op, x, attr("axis", axis));
-  // Before opset 13, all axes from the given one on are one.
+  // Before opset 13, the operator treats all axes from the given one on as one.
   std::vector<int64_t> order(x.rank());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[axis], order[last]);

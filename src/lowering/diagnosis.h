@@ -10,7 +10,7 @@
 
 namespace opbridge {
 
-// Collects, by operator, how the calls of a program are lowered.
+// Collects for each operator how its calls are lowered.
 class DiagnosisLog {
  public:
   // Adds a call. `mapping` is the origin of its mapping, if it has one; `made` are the nodes it became;

@@ -264,8 +264,8 @@ class Lowering final : public ValueMap, public BodyLowering {
       }
       if (type.ranked() && made.ranked() && ignores_zero(*type.dims, *made.dims, least_sizes_)) {
         g.refuse(fmt::format(
-            "the result is {}, which PyTorch takes for {} because it reasons that no size is 0; pass an "
-            "example that has elements",
+            "the result is {}, but PyTorch gives {} because it assumes that no size is 0; pass an example "
+            "that has elements",
             ir::str(ir::Type(made)), ir::str(ir::Type(type))));
       }
       if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);

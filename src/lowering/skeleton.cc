@@ -29,7 +29,7 @@ SchemaType type_of(Kind kind, const char* name, bool list = false) {
 // The type of an argument that is None in all calls.
 constexpr const char* unknown_type = "NoneType";
 
-// The type that a value shows. None shows none.
+// The schema type that a value reveals; nothing for None.
 struct ShownType {
   std::optional<SchemaType> operator()(std::monostate) const { return std::nullopt; }
   std::optional<SchemaType> operator()(bool) const { return type_of(Kind::boolean, "bool"); }
@@ -70,7 +70,7 @@ struct ShownType {
   }
 };
 
-// The wider of the types that two calls show.
+// The wider of the types that two calls reveal.
 SchemaType joined(const SchemaType& a, const SchemaType& b) {
   SchemaType type = a;
   if (a.kind == Kind::integer && (b.kind == Kind::floating || b.kind == Kind::sym_int)) type = b;
@@ -96,7 +96,7 @@ constexpr std::string_view words_of_python[] = {
     "global",   "if",    "import", "in",   "is",    "lambda", "nonlocal", "not",   "opbridge", "or",
     "pass",     "raise", "return", "try",  "while", "with",   "yield"};
 
-// A name of Python: of a parameter, or of a function.
+// A Python identifier for a parameter or a function.
 std::string python_name(std::string_view name) {
   std::string result(name);
   std::ranges::replace_if(
@@ -153,7 +153,7 @@ MappingSkeleton mapping_skeleton(const OperatorSchema& schema, size_t results, i
       inputs.push_back(type.optional ? fmt::format("*({} or [])", parameter) : "*" + parameter);
     } else if (type.kind == Kind::tensor || type.name == unknown_type) {  // an input takes numbers too
       inputs.push_back(parameter);
-    } else if (type.kind == Kind::sym_int) {  // may be computed when the model runs, as no attribute can
+    } else if (type.kind == Kind::sym_int) {  // may be computed when the model runs; an attribute cannot
       const std::string sizes =
           type.list ? fmt::format("g.sizes({})", parameter) : fmt::format("g.sizes([{}])", parameter);
       inputs.push_back(type.optional ? fmt::format("None if {} is None else {}", parameter, sizes) : sizes);

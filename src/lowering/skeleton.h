@@ -10,8 +10,8 @@
 
 namespace opbridge {
 
-// Adds to `schema` what a call shows of its operator: the arguments and the number of results. Arguments at
-// their defaults may be missing in calls. A None shows no type; an argument that is None in all calls gets
+// Adds to `schema` what a call reveals about its operator: the arguments and the number of results. Arguments
+// at their defaults may be missing in calls. A None shows no type; an argument that is None in all calls gets
 // the type `NoneType?`.
 void learn_schema(OperatorSchema& schema, const ir::Node& call);
 
@@ -21,10 +21,10 @@ struct MappingSkeleton {
   std::string node;       // g.op("tutorial::soft_clip", x, limit_f=limit): a custom node with every argument
 };
 
-// `results` is the number of a call's results, which the schema does not tell of a Tensor[].
+// `results` is the number of a call's results, which the schema does not state for a Tensor[].
 MappingSkeleton mapping_skeleton(const OperatorSchema& schema, size_t results, int opset);
 
-// What a reader must know of a skeleton whose schema calls have shown.
+// A note for the reader of a skeleton whose schema is derived from calls.
 inline constexpr std::string_view about_unknown_schemas =
     "A .pt2 file lacks the arguments that all calls leave at their defaults; an operator may have more than "
     "these.\n"

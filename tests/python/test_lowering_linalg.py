@@ -258,7 +258,7 @@ def test_solutions_for_what_may_be_vectors_or_matrices_are_refused():
     a, b = torch.rand(2, 3, 3) + 3 * torch.eye(3), torch.rand(3, 1)
     check(linalg.solve, a, b)
     check(linalg.solve, a, b, dynamic=[{1: "n", 2: "n"}, {0: "n"}], also=[(torch.rand(2, 4, 4), torch.rand(4, 1))])
-    with pytest.raises(opbridge.UnsupportedError, match="takes B for vectors"):
+    with pytest.raises(opbridge.UnsupportedError, match="treats B as vectors"):
         check(linalg.solve, a, b, dynamic=[{0: "m", 1: "n", 2: "n"}, {0: "n", 1: "k"}])
 
 

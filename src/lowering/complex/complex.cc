@@ -28,8 +28,9 @@ bool contains(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
-// The name without overload, of a view operator for its copying form: "aten::unfold" for
-// "aten::unfold_copy.out". A view of another element type is not one of another shape.
+// The name without overload and without the `_copy` of view operators: "aten::unfold" for
+// "aten::unfold_copy.out". "aten::view.dtype" keeps its overload, because it changes the element type, not
+// the shape.
 std::string base_name(std::string_view op) {
   std::string name = torch::without_copy(op);
   if (name != "aten::view.dtype") name.resize(torch::without_overload(name).size());
@@ -264,7 +265,7 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   if (const ir::AttributeValue* reduce = node.find("reduce")) {
     const auto* reduction = std::get_if<std::string>(reduce);
     if (reduction && *reduction == "multiply")  // the parts of a product are not products of parts
-      g_.refuse("complex numbers are not multiplied by scatter; gather, multiply and scatter them instead");
+      g_.refuse("scatter does not multiply complex numbers; gather, multiply and scatter them instead");
   }
   // Results are linear in the values of elements, not in other numbers, which may be factors of complex
   // tensors.

@@ -15,7 +15,7 @@
 namespace opbridge::lowering {
 
 struct Complex {
-  Value re, im;  // without `im`: a real tensor
+  Value re, im;  // a real tensor has no `im`
 };
 
 // The element type of the parts: float32 for complex64, float64 for complex128, `type` itself if it is real.

@@ -170,7 +170,7 @@ const Table& table() {
 Complex add(GraphBuilder& g, Complex a, Complex b) {
   Value re = g.op("Add", a.re, b.re);
   if (a.im && b.im) return {re, g.op("Add", a.im, b.im)};
-  Value im = a.im ? a.im : b.im;  // of one term alone, which may have fewer elements than the sum
+  Value im = a.im ? a.im : b.im;  // the only imaginary part; it may have fewer elements than the sum
   return {re, im ? g.expand(im, re.dims()) : im};
 }
 

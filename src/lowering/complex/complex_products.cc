@@ -69,7 +69,8 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
       if (!known && is_complex_value(tensor)) g_.refuse(std::string(unsupported_complex));
     });
   }
-  if (factors.size() > 6) g_.refuse("a product of more than six complex tensors; multiply a few at a time");
+  if (factors.size() > 6)
+    g_.refuse("a product of more than six complex tensors is not supported; multiply a few at a time");
   ir::Node plain = node;
   if (product.is_scaled) {
     plain.set("alpha", int64_t{1});

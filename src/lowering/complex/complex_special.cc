@@ -118,8 +118,8 @@ Complex vander(const Call& call) {
   return {stacked(re), stacked(im)};
 }
 
-// b + log(1 + exp(a - b)), where b is the one with the greater real part, the first one if these are equal.
-// As in PyTorch, the imaginary part is not wrapped to (-pi, pi].
+// b + log(1 + exp(a - b)), where b is the operand with the greater real part; of equal ones, the first. As in
+// PyTorch, the imaginary part is not wrapped to (-pi, pi].
 Complex log_of_sum(GraphBuilder& g, Complex a, Complex b) {
   Value swapped = g.op("GreaterOrEqual", a.re, b.re);
   const auto chosen = [&](Value x, Value y) { return g.op("Where", swapped, x, y); };

@@ -37,14 +37,14 @@ Pair operands(GraphBuilder& g, Value a, Value b) {
   return {operand(g, a, type), operand(g, b, type)};
 }
 
-// For operators in which PyTorch rounds Python numbers to float16 or bfloat16 first: add and sub do, mul and
-// div do not.
+// For add and sub, where PyTorch first rounds Python numbers to float16 or bfloat16; in mul and div it does
+// not.
 Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
   return operands(g, g.cast(a, type), g.cast(b, type));
 }
 
-// Whether the result has no elements. ONNX does not define a division by an integer 0, not even then.
+// Whether the result has no elements. Even then, ONNX does not define a division by an integer 0.
 bool is_empty(GraphBuilder& g) { return element_count(*g.result().dims).is(0); }
 
 Value empty_result(GraphBuilder& g) { return filled(g, *g.result().dims, 0, g.result().element_type); }
@@ -103,7 +103,7 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   return g.cast(g.op("Pow", x, operand(g, g.cast(exponent, type), type)), type);
 }
 
-// self + value * a op b, in this order, in which large numbers may overflow
+// self + (value * a) op b. The order matters, because intermediate values may overflow.
 Value add_of(GraphBuilder& g, std::string_view op, Value self, Value a, Value b, const Scalar& value) {
   const ElementType type = g.result().element_type;
   Value term = operand(g, a, type);

@@ -53,7 +53,7 @@ Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis)
   Value heights = in_own_type(g, "Add", pair.later, pair.earlier);
   if (!x) return heights;
   const bool one_for_all = x->rank() == 1 && y.rank() != 1;
-  // PyTorch counts the axis from the first dim also if the coordinates have more dims.
+  // PyTorch counts the axis from the first dim even if the coordinates have more dims.
   if (!one_for_all && x->rank() < y.rank()) {
     std::vector<int64_t> leading(y.rank() - x->rank());
     std::iota(leading.begin(), leading.end(), 0);

@@ -42,12 +42,13 @@ bool is_nan(Value constant) {
   return number && number->element_count() == 1 && std::isnan(number->as<double>()[0]);
 }
 
-// A negative bound of an unsigned type wraps around in torch 2.14, where still lower ones are errors; since
-// 2.15 neither bounds anything.
+// In torch 2.14, a negative bound of an unsigned type wraps around, and one of -2^bits or less is an error.
+// Since 2.15, neither bounds anything.
 void check_negative(GraphBuilder& g, const ir::Weight& bound, ElementType type) {
   const double number = tensor::number_of(bound).value_or(0);
   if (tensor::is_unsigned(type) && number < 0 && number > -std::exp2(bits_of(type)))
-    g.refuse("versions of torch differ about a bound below 0 of an unsigned type; use one of at least 0");
+    g.refuse(
+        "versions of torch treat a negative bound of an unsigned type differently; use one of at least 0");
 }
 
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {

@@ -65,7 +65,7 @@ std::vector<Value> scan(
   return results;
 }
 
-// PyTorch accumulates float32 in float64, where sums and products do not overflow on the way.
+// PyTorch accumulates float32 in float64, in which intermediate sums and products do not overflow.
 Value widened(GraphBuilder& g, Value x) {
   return x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
 }

@@ -66,7 +66,7 @@ Formula joined(GraphBuilder& g, const Formula& a, const Formula& b, int64_t dim)
 void register_activation_gradients(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  // name, and the gradient from that of the result and from `self`, or the result.
+  // The name, the saved tensor, and the gradient as a function of the result's gradient and that tensor.
   using Binary = Formula (*)(const Formula&, const Formula&);
   const std::tuple<const char*, const char*, Binary> elementwise[] = {
       {"tanh", "output", [](const Formula& dy, const Formula& y) { return dy * (1 - y * y); }},

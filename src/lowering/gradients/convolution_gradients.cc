@@ -15,7 +15,7 @@ std::vector<int64_t> on_both_sides(const std::vector<int64_t>& padding) {
   return pads;
 }
 
-// `x`, whose spatial axes may have more elements than `dims`, cut off there.
+// Cuts the spatial axes of `x` off at `dims` if they may be longer.
 Value cut(GraphBuilder& g, Value x, const std::vector<Dim>& dims, bool is_longer) {
   for (int64_t axis = 2; is_longer && axis < std::ssize(dims); ++axis)
     x = g.slice(x, axis, g.ints({0}), g.sizes({dims[axis]}));
@@ -33,7 +33,7 @@ Value input_gradient(GraphBuilder& g, Value grad, Value weight, const std::vecto
   for (size_t i = 0; i < c.output_padding.size(); ++i)
     is_longer |= c.output_padding[i] >= c.stride[i];  // there is room for further windows
   for (size_t i = 0; i < back.output_padding.size(); ++i) {
-    // The elements behind the last window. If their number is not known, the result is cut afterwards.
+    // The elements after the last window. If their number is unknown, the result is cut afterwards.
     const auto axis = static_cast<int64_t>(i) + 2;
     const Dim reach =
         (grad.dim(axis) - 1) * Dim(c.stride[i]) + Dim(c.dilation[i]) * (weight.dim(axis) - 1) + 1;
@@ -46,8 +46,8 @@ Value input_gradient(GraphBuilder& g, Value grad, Value weight, const std::vecto
 }
 
 // The gradient of the weight: each of its elements is the product of the gradient with the input, shifted by
-// the element's index times the dilation. So the gradient is the kernel, and batch and channels change
-// places.
+// the element's index times the dilation. So the gradient serves as the kernel, and batch and channels are
+// swapped.
 Value weight_gradient(GraphBuilder& g, Value grad, Value input, std::span<const Dim> kernel,
                       const Convolution& c) {
   const Dim batch = input.dim(0), of_group = floor_div(input.dim(1), Dim(c.groups));

@@ -8,7 +8,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// The derivative of a p-norm `distance` by the differences whose norm it is; 0 where the distance is 0.
+// The derivative of `distance`, the p-norm of differences, with respect to each difference; 0 where
+// `distance` is 0.
 Formula norm_gradient(const Formula& difference, const Formula& distance, double p) {
   Formula size = abs(difference);
   if (p == 1) return sign(difference);

@@ -25,8 +25,8 @@ Value in_formula(GraphBuilder& g, F compute, Tensors... tensors) {
   return g.cast(compute(operand_of_result(g, tensors)...), g.result().element_type);
 }
 
-// The results of an operator with an output mask. It returns only those that are asked for; some shape rules
-// return the first result in any case, which then has no value.
+// The results of an operator with an output mask. It returns only the requested ones; some shape rules always
+// return the first result, which then has no value.
 class MaskedResults {
  public:
   MaskedResults(GraphBuilder& g, const std::vector<bool>& mask)
@@ -34,8 +34,7 @@ class MaskedResults {
         mask_(mask),
         unwanted_(static_cast<std::ptrdiff_t>(g.result_count()) - std::ranges::count(mask, true)) {}
 
-  // Adds what `compute` returns if the next result is asked for. It is cast to the type of that result, and
-  // reshaped to its dims.
+  // If the next result is requested, adds the value of `compute`, reshaped and cast to that result's type.
   template <class F>
   void add(F compute) {
     if (!mask_.at(next_++)) {
@@ -50,7 +49,7 @@ class MaskedResults {
  private:
   GraphBuilder& g_;
   std::vector<bool> mask_;
-  std::ptrdiff_t unwanted_;  // results that are returned without being asked for
+  std::ptrdiff_t unwanted_;  // number of results that are returned although not requested
   std::vector<Value> results_;
   size_t next_ = 0;
 };

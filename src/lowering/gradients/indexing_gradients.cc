@@ -1,4 +1,5 @@
-// The gradients of reads by index: they are written to zeros, or added up where elements were read twice.
+// The gradients of reads by index: they are scattered into zeros, and added up where elements were read
+// several times.
 #include "lowering/add.h"
 #include "lowering/gradients/gradients.h"
 #include "lowering/indexing/indexing.h"
@@ -32,7 +33,7 @@ Value embedding_gradient(GraphBuilder& g, Value grad, Value indices, const Dim& 
   return g.cast(scatter_rows(g, filled(g, dims, 0, wide), 0, indices, dy, Reduction::add), type);
 }
 
-// The gradient of the table of embedding_bag: each row gets the gradients of the bags that it is in.
+// The gradient of the table of embedding_bag: each row gets the gradients of the bags that contain it.
 Value bag_gradient(GraphBuilder& g, Value grad, Value indices, Value bag, Value sizes, Value greatest,
                    const Dim& rows, bool by_frequency, int64_t mode, std::optional<Value> factors,
                    int64_t padding_idx) {

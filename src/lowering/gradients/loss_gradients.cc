@@ -14,7 +14,8 @@ Formula of_each(const Formula& grad, const Formula& losses, int64_t reduction) {
   return reduction == mean_reduction ? grad / Formula::size(element_count(Value(losses)), losses) : grad;
 }
 
-// The gradient of an elementwise loss; `slope` returns its derivative from the input and the target.
+// The gradient of an elementwise loss; `slope(input, target)` returns its derivative with respect to the
+// input.
 template <class F>
 Value loss_gradient(GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction, F slope) {
   return in_formula(

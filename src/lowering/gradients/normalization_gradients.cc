@@ -65,14 +65,14 @@ std::vector<Value> group_norm_gradient(GraphBuilder& g, Value grad, Value input,
   return results.take();
 }
 
-// `mean` and `inverse` are those of the batch; `running_mean` and `running_var` count in evaluation mode.
+// `mean` and `inverse` are those of the batch; evaluation mode uses `running_mean` and `running_var`.
 std::vector<Value> batch_norm_gradient(GraphBuilder& g, Value grad, Value input, std::optional<Value> weight,
                                        std::optional<Value> running_mean, std::optional<Value> running_var,
                                        std::optional<Value> mean, std::optional<Value> inverse, bool train,
                                        double eps, const std::vector<bool>& mask) {
   const ElementType type = opmath_type(input.element_type());
   if (train ? !mean || !inverse : !running_mean || !running_var)
-    g.refuse("the statistics by which the forward pass normalized are missing");
+    g.refuse("the statistics that the forward pass used are missing");
   std::vector<Dim> dims(input.rank(), Dim(1));
   dims[1] = input.dim(1);
   const auto of_channels = [&](Value value) { return Formula(g, g.reshape(g.cast(value, type), dims)); };
@@ -174,7 +174,7 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
   on("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", Since{9},
      [](GraphBuilder& g, Value direction, Value size, int64_t dim) {
        if (size.rank() != direction.rank())
-         g.refuse("PyTorch's kernel and its shape rule disagree if g has not as many dims as v; reshape it");
+         g.refuse("PyTorch's kernel and its shape rule disagree if g and v differ in rank; reshape g");
        Formula v = operand_of_result(g, direction);
        Formula norm = length_along_others(v, dim);
        Value scaled = v * (operand_of_result(g, size) / norm);

@@ -16,7 +16,7 @@ Value add_along(GraphBuilder& g, Value parts, int64_t axis, const Dim& size, Val
   return scatter_rows(g, filled(g, dims, 0, parts.element_type()), axis, rows, parts, Reduction::add);
 }
 
-// Adds `grad` to the elements of `self` at `indices`, which count in the last `axes` axes, flattened.
+// Adds `grad` to zeros in the shape of `self`, at `indices` into its last `axes` axes, flattened.
 Value max_pool_gradient(GraphBuilder& g, Value grad, Value self, Value indices, size_t axes) {
   const auto leading = self.rank() - static_cast<int64_t>(axes);
   std::vector<Dim> to = first_dims(self.dims(), leading), from = to;
@@ -27,7 +27,7 @@ Value max_pool_gradient(GraphBuilder& g, Value grad, Value self, Value indices, 
   return g.reshape(sums, self.dims());
 }
 
-// The number of elements in each window along an axis by which an average divides.
+// The number of elements in each window along an axis: the divisor of the average.
 Value divisors(GraphBuilder& g, const Window& w, size_t i, const Dim& size, const Dim& count,
                bool count_include_pad) {
   Value start = arithmetic(g, -w.padding[i], w.stride[i], count);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t linear_mode = 0, nearest_mode = 1, border = 1, reflection = 2;
 
-// A coordinate in pixels, and its derivative by that in the grid.
+// A coordinate in pixels, and its derivative with respect to the grid's coordinate.
 struct Coordinate {
   Formula pixel, slope;
 };

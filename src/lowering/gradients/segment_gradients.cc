@@ -9,7 +9,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// The segment of each element along the axis of the segments, the last of `offsets`.
+// Maps each element to its segment along the axis of the segments, the last axis of `offsets`.
 class Segments {
  public:
   Segments(GraphBuilder& g, Value data, Value offsets) : g_(g), offsets_(offsets), dims_(data.dims()) {
@@ -38,7 +38,7 @@ class Segments {
     return at(segments_reduced(g_, value, offsets_, initial, reduce));
   }
 
-  // The numbers of elements, of the given type.
+  // The number of elements in each segment, in the given type.
   Value lengths(ElementType type) const {
     Value starts = g_.slice(offsets_, axis(), 0, -1);
     return spread(g_.cast(g_.op("Sub", ends(), starts), type));
@@ -48,7 +48,7 @@ class Segments {
   int64_t axis() const { return offsets_.rank() - 1; }
   Value ends() const { return g_.slice(offsets_, axis(), 1, end_of_axis); }
 
-  // With an axis of size 1 for each inner axis of the data.
+  // Appends an axis of size 1 for each inner axis of the data.
   Value spread(Value value) const {
     std::vector<int64_t> inner;
     for (int64_t i = offsets_.rank(); i < static_cast<int64_t>(dims_.size()); ++i) inner.push_back(i);
@@ -60,8 +60,8 @@ class Segments {
   std::vector<Dim> dims_;
 };
 
-// The elements that are the extremum share its gradient. PyTorch gives each of them all of it if it is
-// negative.
+// The elements equal to the extremum share its gradient. If the gradient is negative, PyTorch gives all of it
+// to each of them.
 Formula extremum_gradient(const Segments& segments, const Formula& dy, const Formula& x, const Formula& y) {
   Formula hit = node("IsNaN", x) || x == segments.at(y);
   Formula count = segments.reduced_at(where(hit, Formula::number(1, x), 0));

@@ -29,14 +29,14 @@ void drop_ignored_scales(Image& image) {
   }
 }
 
-// Resize has scales of float32, in which runtimes compute sizes and coordinates, and it divides by the scale
+// Resize takes float32 scales. Runtimes compute sizes and coordinates in float32, and divide by the scale
 // where ATen multiplies by its reciprocal. For dynamic sizes, all sizes below this one are checked for
 // agreement at export.
 constexpr int64_t most_tried = 1 << 14;
 
 double resized(int64_t from, float factor) { return std::floor(factor * static_cast<float>(from)); }
 
-// The size that a runtime may infer when it loads the model: without rounding the product to float32.
+// The size that a runtime may infer when it loads the model; it does not round the product to float32.
 double inferred_size(int64_t from, float factor) {
   return std::floor(static_cast<double>(factor) * static_cast<double>(from));
 }
@@ -203,8 +203,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
   drop_ignored_scales(image);
   if (bytes) return resize_by_matrices(g, image);
   if (!how.is_nearest() && !is_floating_point(type))
-    g.refuse(
-        "PyTorch rounds integers in another way than ONNX; interpolate floating-point numbers and round");
+    g.refuse("PyTorch and ONNX round integers differently; interpolate floating-point numbers and round");
   if (how.antialias) {
     // Cases that Resize cannot express, or for which ONNX leaves the rounding open.
     const bool has_scale =

@@ -61,7 +61,7 @@ Value nms(GraphBuilder& g, Value boxes, Value scores, double iou_threshold) {
 
 using Dims = std::vector<Dim>;
 
-// A region pool's gradient depends on the sizes of its input alone.
+// The gradient of a region pool depends only on the sizes of its input.
 Value roi_align_gradient(GraphBuilder& g, Value grad, Value rois, double spatial_scale, int64_t pooled_height,
                          int64_t pooled_width, Dim batch, Dim channels, Dim height, Dim width,
                          int64_t sampling_ratio, bool aligned) {

@@ -69,7 +69,7 @@ namespace {
 // begin at `axis`. Returns nothing if `values` has one entry for each true element.
 std::optional<Value> put_where(GraphBuilder& g, Value self, Value mask, int64_t axis, Value values,
                                bool accumulate) {
-  const int64_t behind = self.rank() - axis - mask.rank();  // axes behind those of the mask
+  const int64_t behind = self.rank() - axis - mask.rank();  // axes after those of the mask
   const int64_t count_axis = values.rank() - behind - 1;
   if (count_axis >= 0) {
     if (!values.dim(count_axis).is(1)) return std::nullopt;

@@ -60,8 +60,8 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value x = dim ? self : flat(g, self);
   const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
   const Dim& size = x.dim(axis);
-  // For slices PyTorch always returns inverse and counts. Its shapes claim the same for the elements of a
-  // vector, but these come without unless requested.
+  // For slices PyTorch always returns inverse and counts. Its shape rule says the same for the elements of a
+  // vector, but the kernel returns them only if requested.
   const bool of_slices = dim && x.rank() > 1;
   Value nothing = dim ? Value() : filled(g, std::vector{Dim(0)}, 0, integer);
   Value compared = operand(g, x, x.element_type());

@@ -17,8 +17,8 @@ Value from_numbers(GraphBuilder& g, std::span<const double> values, std::vector<
   return g.cast(g.constant(ir::Weight::of(values, std::move(dims))), g.result().element_type);
 }
 
-// start, start + step, … to the element count that PyTorch determines first. Each element is computed from
-// its index, in float64.
+// start, start + step, …: as many elements as PyTorch's result has. Each is computed from its index, in
+// float64.
 Value counted_from(GraphBuilder& g, const Scalar& start, const Scalar& step) {
   const ElementType type = g.result().element_type;
   auto is = [](const Scalar& number, int64_t value) {

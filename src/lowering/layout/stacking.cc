@@ -136,8 +136,7 @@ std::vector<int64_t> choices(int64_t size, int64_t count, bool repeated) {
   return all;
 }
 
-// The same for a size that is known only when the model runs: as in PyTorch, those of all tuples of indices
-// that ascend.
+// The same for a dynamic size. As PyTorch does, selects the ascending tuples from all tuples of indices.
 Value choices_of_dynamic(GraphBuilder& g, const Dim& size, int64_t count, bool repeated) {
   Value all = arithmetic(g, 0, 1, size);
   if (count == 1) return g.unsqueeze(all, {1});

@@ -29,7 +29,7 @@ Value empty(GraphBuilder& g, size_t result) {
   return filled(g, *type.dims, 0, type.element_type);
 }
 
-// PyTorch takes B for a batch of vectors if it has one dim, or the shape of A without the last dim.
+// PyTorch treats B as a batch of vectors if it has one dim, or the shape of A without the last dim.
 bool is_vector(const GraphBuilder& g, const Matrices& a, const Matrices& b) {
   if (b.rank() == 1) return true;
   if (b.rank() + 1 != a.rank()) return false;
@@ -46,9 +46,8 @@ bool is_vector(const GraphBuilder& g, const Matrices& a, const Matrices& b) {
   }
   if (may_differ)
     g.refuse(
-        "PyTorch takes B for vectors where its dynamic sizes are those of A, and else for matrices; pass "
-        "matrices "
-        "with as many dims as A, as by B.unsqueeze(0)");
+        "PyTorch treats B as vectors if its dynamic sizes equal those of A, and as matrices otherwise; pass "
+        "matrices with as many dims as A, for example B.unsqueeze(0)");
   return true;
 }
 
@@ -115,7 +114,7 @@ void register_solvers(SymbolicRegistry& registry) {
      "result, Tensor LU, Tensor pivots, Tensor info)",
      Since{9}, [](GraphBuilder& g, Value a, Value b, bool left, bool check_errors) {
        const auto [result, info] = solve(g, a, b, left, check_errors);
-       // Gradients solve with these.
+       // PyTorch's gradients reuse the factors.
        const auto [lu, pivots, unused] = factor_lu(g, matrices(g, a, "A"), true, false);
        return std::array{result, lu, pivots, info};
      });

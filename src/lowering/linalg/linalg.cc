@@ -1,5 +1,5 @@
-// Linear algebra in standard ONNX; factorization.cc and matrix_functions.cc have what needs kernels of our
-// own.
+// Linear algebra in standard ONNX. Functions that need opbridge's kernels are in factorization.cc and
+// matrix_functions.cc.
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/elementwise/special.h"

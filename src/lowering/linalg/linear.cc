@@ -61,9 +61,9 @@ Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Va
   return bias ? g.op("Add", result, *bias) : result;
 }
 
-// The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`.
-// The first two factors are multiplied and summed over the dims that the third one lacks before that is
-// multiplied, as PyTorch does: the order matters beside infinities.
+// The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`. As PyTorch
+// does, multiplies the first two factors, sums over the dims that the third one lacks, and then multiplies by
+// the third: the order matters if there are infinities.
 Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t> lacks_a,
                 std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
                 int64_t unrolled) {

@@ -90,7 +90,7 @@ Value norm(GraphBuilder& g, Value self, const std::optional<Order>& order, const
   return g.cast(result, g.result().element_type);
 }
 
-// The tolerance below which a singular value counts as zero; `relative` is to the greatest one.
+// The tolerance below which a singular value counts as zero; `relative` is relative to the greatest value.
 struct Tolerance {
   Value absolute, relative;
 };
@@ -119,7 +119,7 @@ Tolerance tolerance(GraphBuilder& g, const Matrices& a, std::optional<Value> abs
   return {least, absolute ? g.op("Where", g.op("Greater", least, zero), zero, given) : given};
 }
 
-// Whether each value, all of which are non-negative, exceeds the tolerance.
+// Whether each of the values, which are not negative, exceeds the tolerance.
 Value counts(GraphBuilder& g, Value values, const Tolerance& t) {
   Value greatest = g.reduce("ReduceMax", values, {-1}, false);
   Value limit = g.op("Max", t.absolute, g.op("Mul", t.relative, greatest));

@@ -69,7 +69,7 @@ bool is_moderate(const ir::Weight& weight) {
 
 // Whether a mask hides no key for any input: it is computed from constant tables whose numbers are too small
 // for infinite sums, as relative position biases are. The search is limited; a mask that exceeds the limits
-// is taken to hide keys.
+// is assumed to hide keys.
 bool is_finite_table(const ir::Value* mask) {
   constexpr size_t most_values = 256, most_sums = 24;  // each sum at most doubles the greatest number
   size_t sums = 0;
@@ -92,7 +92,7 @@ bool is_finite_table(const ir::Value* mask) {
   return true;
 }
 
-// Sets the rows of the result (…, length, width) to 0 for which the mask hides every key: PyTorch's softmax
+// Sets to 0 the rows of the result (…, length, width) for which the mask hides every key: PyTorch's softmax
 // is 0 there, ONNX's is NaN.
 Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
   if (mask.dim(-1) == Dim(0) || is_finite_table(mask.get())) return result;
@@ -180,7 +180,7 @@ std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Va
   return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};
 }
 
-// The gradient of tensors with `heads` heads, from that of repeat_heads(): the sum over each group.
+// The gradient of tensors with `heads` heads, from the gradient of repeat_heads(): the sum over each group.
 Value sum_of_groups(GraphBuilder& g, Value gradient, const Dim& heads) {
   const std::vector<Dim>& dims = gradient.dims();
   const Dim query_heads = gradient.dim(-3);

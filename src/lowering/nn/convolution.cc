@@ -72,7 +72,7 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
 
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads) {
-  if (is_integral(x.element_type()))  // Conv takes floating point alone
+  if (is_integral(x.element_type()))  // Conv takes only floating point
     return convolution_by_products(g, x, weight, bias, c, std::move(pads));
   const size_t axes = weight.rank() - 2;
   std::vector<int64_t> output_padding;

@@ -50,7 +50,8 @@ Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_leng
   return reduced(g, ctc.single ? g.squeeze(losses, {0}) : losses, reduction);
 }
 
-// The losses of the sequences, also where they are infinite, and what the gradient does not need here.
+// The losses of the sequences, infinite ones included. The second result is empty: only PyTorch's own
+// gradient reads it.
 std::array<Value, 2> ctc_losses(GraphBuilder& g, Value log_probs, Value targets, Value input_lengths,
                                 Value target_lengths, int64_t blank, Ignored) {
   const Ctc ctc(g, log_probs, targets, input_lengths, target_lengths);

@@ -35,7 +35,7 @@ std::array<Value, 2> choose_qparams(GraphBuilder& g, bool symmetric, Value x, in
                                     int64_t quant_max, double eps, ElementType type) {
   const auto least = static_cast<double>(quant_min), greatest = static_cast<double>(quant_max);
   Value low = extremum(g, false, x, {}, false), high = extremum(g, true, x, {}, false);
-  // The least scale is a float32 tensor, to whose type PyTorch promotes.
+  // PyTorch promotes scales to float32, the type of the least scale.
   const auto limited = [&](Value scale) {
     return g.op("Max", g.cast(scale, ElementType::float32), g.scalar(eps, ElementType::float32));
   };
@@ -52,7 +52,7 @@ std::array<Value, 2> choose_qparams(GraphBuilder& g, bool symmetric, Value x, in
 }
 
 std::array<Value, 2> choose_qparams_per_token(GraphBuilder& g, Value x, ElementType type) {
-  if (type != ElementType::int8) g.refuse("PyTorch has it for int8 alone");
+  if (type != ElementType::int8) g.refuse("PyTorch supports only int8 here");
   const std::vector<int64_t> last{-1};
   Value widest = g.cast(Extremum(g, true, g.op("Abs", x)).value(last, true), x.element_type());
   if (x.element_type() == ElementType::float16) widest = g.cast(widest, ElementType::float32);
@@ -82,7 +82,7 @@ std::array<Value, 2> choose_qparams_per_token_asymmetric(GraphBuilder& g, Value 
   return as_declared(g, scale, zero);
 }
 
-// The levels of x, whose scales and zero points broadcast with it.
+// The levels of x. The scales and zero points broadcast with x.
 Value levels(GraphBuilder& g, Value x, Value scale, Value zero, int64_t least, int64_t greatest,
              ElementType type) {
   Value level = in_own_type(g, "Mul", x, inverse(g, scale));
@@ -120,7 +120,7 @@ Value dequantize_groups(GraphBuilder& g, Value q, Value scales, std::optional<Va
                         int64_t greatest, Ignored, int64_t size, ElementType type) {
   const Blocks blocks = groups_of(g, q, scales, size);
   const Levels range{static_cast<double>(least), static_cast<double>(greatest)};
-  // Zero points of few bits wrap around in PyTorch's difference.
+  // With zero points of few bits, PyTorch's difference wraps around.
   if (!zeros || size_of(zeros->element_type()) >= 4) {
     if (const std::optional<Value> made = dequantize_linear(g, q, blocks, scales, zeros, range))
       return g.cast(*made, type);

@@ -110,7 +110,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
           as_result(3, indices_of_greatest(g, rows, indices, bag, greatest))};
 }
 
-// Scales the rows at `indices` whose norm of order `order` exceeds `longest` to that norm.
+// Scales the rows at `indices` whose norm of order `order` exceeds `longest` down to that norm.
 Value embedding_renorm(GraphBuilder& g, Value weight, Value indices, double longest, double order) {
   return in_opmath_type(g, weight, [&](Value x) {
     const Dim count = element_count(indices);

@@ -18,7 +18,7 @@ Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis);
 // Scores and targets of multilabel_margin_loss. A sample without batch dim is a batch of one.
 struct Multilabel {
   Value x;          // (batch, classes)
-  Value listed;     // whether the sample's targets have not yet ended, as they do at -1: (batch, targets)
+  Value listed;     // true before the -1 that ends the sample's targets: (batch, targets)
   Value is_listed;  // whether a target is that class: (batch, targets, classes)
   Value is_target;  // whether any target is that class: (batch, 1, classes)
   Value gaps;       // 1 - score of the target + score of the class: (batch, targets, classes)

@@ -176,7 +176,7 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   if (divisor && *divisor == 0) g.refuse("divisor_override is 0");
   const Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, {1});
   check_pool(g, window, self, ceil_mode);
-  if (is_integral(self.element_type())) {  // AveragePool takes floating point alone
+  if (is_integral(self.element_type())) {  // AveragePool takes only floating point
     const std::vector<Dim> counts = window_counts(g, self, window, ceil_mode);
     Value divisors = divisor ? g.scalar(*divisor, ElementType::int64)
                              : pool_divisors(g, window, spatial_sizes(self, axes), counts, count_include_pad);
@@ -375,7 +375,7 @@ std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Wi
 // Writes pooled values to their indices; all other elements are zero.
 Value max_unpool(GraphBuilder& g, Value self, Value indices, const std::vector<Dim>& size) {
   const auto axes = static_cast<int64_t>(size.size());
-  // PyTorch does not check the indices then.
+  // For an empty result, PyTorch does not check the indices.
   if (element_count(size).is(0)) return filled(g, *g.result().dims, 0, self.element_type());
   std::vector<Dim> from = first_dims(self.dims(), self.rank() - axes), to = from;
   from.push_back(element_count(last_dims(self.dims(), axes)));

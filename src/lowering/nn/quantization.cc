@@ -108,7 +108,7 @@ Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
   return g.reshape(real, dims);
 }
 
-// The levels of `x`, of float32 or float64, before clipping. The inverse of the scale is rounded to float32.
+// The levels of `x` (float32 or float64) before clipping. The inverse of the scale is rounded to float32.
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
   Value factor = inverse(g, g.cast(scheme.scale, ElementType::float32));
   Value scaled = g.op("Mul", x, beside(g, x, factor, scheme));
@@ -121,14 +121,14 @@ Value in_range(GraphBuilder& g, Value levels, const Scheme& scheme) {
   return g.op("Clip", levels, g.scalar_like(levels, scheme.least), g.scalar_like(levels, scheme.greatest));
 }
 
-// PyTorch's fake quantization takes NaN, also that of a scale of 0, to the least level, as QuantizeLinear
-// does.
+// PyTorch's fake quantization maps NaN, including that from a scale of 0, to the least level, as
+// QuantizeLinear does.
 Value in_range_or_least(GraphBuilder& g, Value levels, const Scheme& scheme) {
   return g.op("Where", g.op("IsNaN", levels), g.scalar_like(levels, scheme.least),
               in_range(g, levels, scheme));
 }
 
-// The values of levels, which are of float32 or float64.
+// The values that `levels` (float32 or float64) stand for.
 Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
   Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
   return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
@@ -181,7 +181,7 @@ std::optional<Value> dequantize_four_bits(GraphBuilder& g, Value input, const Sc
                            {static_cast<double>(scheme.least), static_cast<double>(scheme.greatest)});
 }
 
-// In float32.
+// Returns float32.
 Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme) {
   if (std::optional<Value> made = dequantize_four_bits(g, input, scheme)) return *made;
   if (is_linear(g, input.element_type(), scheme))

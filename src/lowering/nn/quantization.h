@@ -22,7 +22,7 @@ struct Levels {
   double least, greatest;
 };
 
-// 1 / scale, by which PyTorch multiplies; a division would be rounded otherwise.
+// 1 / scale, by which PyTorch multiplies; a division would be rounded differently.
 Value inverse(GraphBuilder& g, Value scale);
 
 // DequantizeLinear of the constant `q`, in float32: a tensor of int4 or uint4 if the levels have 4 bits and
@@ -31,8 +31,8 @@ Value inverse(GraphBuilder& g, Value scale);
 std::optional<Value> dequantize_linear(GraphBuilder& g, Value q, const Blocks& blocks, Value scale,
                                        std::optional<Value> zero, const Levels& levels);
 
-// The rows at `indices` of a table that a DequantizeLinear makes: they are gathered first, then dequantized.
-// Missing if the table is another value.
+// The rows at `indices` of a table that is the result of a DequantizeLinear: they are gathered first, then
+// dequantized. Missing if the table is any other value.
 std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value indices);
 
 }  // namespace opbridge::lowering

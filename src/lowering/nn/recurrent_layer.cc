@@ -11,7 +11,7 @@ struct Operator {
   const char* name;
   int64_t blocks;
   std::vector<std::pair<int64_t, int64_t>> gates;
-  const char* activation;  // of an operator with a choice
+  const char* activation;  // for an operator with a choice of activations
 };
 
 const Operator& operator_of(Cell cell) {

@@ -12,7 +12,7 @@ struct Window {
   std::vector<int64_t> kernel, stride, padding, dilation;  // one number for each spatial axis
 };
 
-// Returns one number for each spatial axis; a single value counts for all. Refuses numbers below `least` and,
+// Returns one number for each spatial axis; a single value applies to all. Refuses numbers below `least` and,
 // since runtimes cannot take them, numbers from 2^31 on. `argument` names the values in the error.
 std::vector<int64_t> per_axis(const GraphBuilder& g, std::string_view argument, std::vector<int64_t> values,
                               size_t axes, int64_t least);

@@ -1,4 +1,4 @@
-// Random numbers from the distributions of PyTorch, drawn by the runtime's generator: each run draws others.
+// Random numbers from PyTorch's distributions. The runtime's generator draws new ones at each run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -134,7 +134,7 @@ Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacemen
   return g.ops<2>("TopK", speed, g.sizes({count}), attr("axis", -1))[1];
 }
 
-// Numbers of a distribution, by the kernel `op` of its parameters and of uniform numbers.
+// Random numbers that the kernel `op` computes from the parameters of a distribution and uniform numbers.
 Value by_kernel(GraphBuilder& g, const char* op, std::vector<Value> parameters) {
   const auto& [type, dims] = g.result();
   std::vector<Operand> operands;

@@ -19,7 +19,7 @@ Value product(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
   return in_opmath_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
 }
 
-// PyTorch does not round the numbers to a half type before it sums them, unlike those of sum().
+// Unlike in sum(), PyTorch does not round the numbers to a half type before it adds them.
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
   const ElementType type = g.result().element_type;
   return g.cast(mean_of(g, g.cast(self, opmath_type(type)), axes, keepdim), type);
@@ -43,7 +43,7 @@ Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::option
   } else {
     Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
     Value zero = g.scalar_like(x, 0), divisor;
-    // The deviation of nothing is NaN, whatever the correction.
+    // The deviation of no elements is NaN, whatever the correction.
     if (count.is_static()) {
       const auto number = static_cast<double>(count.value());
       divisor = g.scalar_like(x, number == 0 ? 0 : std::max(0.0, number - correct));

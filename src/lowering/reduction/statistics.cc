@@ -116,8 +116,8 @@ Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim mi
   if (self.dim(0).is(0)) return filled(g, std::vector{minlength}, 0, type);
   if (weights && weights->rank() != 1)
     g.refuse(
-        "PyTorch takes weights of other dims than the input's only if there are no elements; give them one "
-        "dim");
+        "PyTorch accepts weights with more or fewer dims than the input only if there are no elements; give "
+        "them one dim");
   Value indices = g.cast(self, ElementType::int64);
   Value greatest = g.reduce("ReduceMax", indices, {0}, false);
   Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
