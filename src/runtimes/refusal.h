@@ -1,4 +1,4 @@
-// How the stage of a target reports a node that it does not take.
+// How the stage of a target reports a node that it does not support.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,9 @@
 // Versions: 1.31 and 1.32; 1.20 has opset 21 at most.
 // Model: y = Attention(q, k, v) of bfloat16, from opset 23 on.
-// Fault: there is no kernel, and the runtime has none either for the nodes of the function by which ONNX
-// defines the operator. The model does not load. Rewrite: products of matrices, whose element types
-// element_types.cc fits to the kernels. Tests: test_runtime_faults.py, test_lowering_attention.py.
+// Fault: there is no kernel, neither for the operator nor for the nodes of the function by which ONNX defines
+// it. The model does not load.
+// Rewrite: products of matrices, whose element types element_types.cc fits to the kernels.
+// Tests: test_runtime_faults.py, test_lowering_attention.py.
 #include "lowering/nn/attention.h"
 
 #include <algorithm>

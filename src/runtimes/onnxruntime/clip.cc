@@ -1,9 +1,10 @@
 // Versions: all that were tried, 1.20 to 1.32.
-// Model: (a) Clip of floating point with one bound, of the infinity at the other end; (b) Clip(Relu(x)) of
-// float64; (c) Clip of float64 at opset 11.
+// Model: (a) Clip of floating point with one bound, which is the infinity of the other end; (b) Clip(Relu(x))
+// of float64; (c) Clip of float64 at opset 11.
 // Fault: in (a), that infinity becomes the greatest finite number; (b) does not load, because the runtime
-// fuses the nodes in float32 alone; for (c) there is no kernel.
-// Rewrite: Max, Min, or both. Tests: test_runtime_faults.py, test_lowering_comparison.py.
+// fuses the nodes only in float32; for (c) there is no kernel.
+// Rewrite: Max, Min, or both.
+// Tests: test_runtime_faults.py, test_lowering_comparison.py.
 #include "runtimes/onnxruntime/replacements.h"
 
 namespace opbridge::onnxruntime {

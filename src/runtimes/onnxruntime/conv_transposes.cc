@@ -2,7 +2,8 @@
 // Model: ConvTranspose with a result of no elements; with an output_padding between the stride and the
 // dilation.
 // Fault: the runtime fails; 1.20 computes the second.
-// Rewrite: a constant; a Pad of the result, to which no products are added there, before the bias is added.
+// Rewrite: a constant; a Pad of the result with zeros, since no products are added there, before the bias is
+// added.
 // Tests: test_runtime_faults.py, test_lowering_convolution.py.
 #include <algorithm>
 

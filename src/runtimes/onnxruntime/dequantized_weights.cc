@@ -21,7 +21,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// The nodes that make the factors of products of integers, and biases of such.
+// The nodes that make the factors and the biases of integer products.
 std::unordered_set<const ir::Node*> of_integer_products(ir::Graph& graph) {
   std::unordered_set<const ir::Node*> found;
   for (const ir::Graph* each : ir::all_graphs(graph)) {

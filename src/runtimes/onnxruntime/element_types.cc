@@ -3,8 +3,8 @@
 // Fault: ONNX allows more element types than the CPU has kernels for; the model does not load.
 // Rewrite: the node computes in a wider type, whose results cast back are the same. If there is no wider
 // type, one of opbridge's operators takes its place, or the node is refused. float16 stays, because ONNX
-// Runtime casts it by itself, and so do the nodes of a user's own functions. Tests: test_runtime_types.py,
-// test_runtime_faults.py.
+// Runtime casts it by itself, and so do the nodes of a user's own functions.
+// Tests: test_runtime_types.py, test_runtime_faults.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,13 +47,14 @@ bool is_exact(const ir::Node& node, ElementType type) {
          (is_floating_point(type) && std::ranges::binary_search(exact_for_floats, node.op));
 }
 
-// Operators that the runtime computes in float32 at most. opbridge has them, in lower case, for float64.
+// Operators that the runtime computes in float32 at most. opbridge has operators of these names, in lower
+// case, for float64.
 constexpr std::string_view own_in_float64[] = {
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Erf", "Sinh", "Tan",
 };
 static_assert(std::ranges::is_sorted(own_in_float64));
 
-// For each type variable of an operator, the type to compute in, where that is another.
+// For each type variable of an operator, the type to compute in, if it differs.
 struct Change {
   size_t variable;
   ElementType from, to;

@@ -1,5 +1,5 @@
-// The rewrites of the legalize stage. Each is for one fault of ONNX Runtime and has a file of its own, whose
-// head names the versions, the model that shows the fault, the rewrite and the tests. `names` are those of
+// The rewrites of the legalize stage. Each works around one fault of ONNX Runtime and has its own file, which
+// begins with the versions, the model that shows the fault, the rewrite and the tests. `names` are those of
 // the graph.
 #pragma once
 
@@ -18,11 +18,11 @@ void multiply_four_bits(ir::Graph& graph, ir::Names& names);
 // Replaces DequantizeLinear of constants by Cast, Sub and Mul, except in products of integers.
 void convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
 
-// Lets the second factors of products of integers be of uint8, not int8, for which kernels saturate. Comes
-// after convert_dequantized_weights, which leaves such weights alone.
+// Makes the second factors of integer products uint8 instead of int8, for which kernels saturate. Runs after
+// convert_dequantized_weights, which leaves such weights alone.
 void shift_signed_factors(ir::Graph& graph, ir::Names& names);
 
-// Lets nodes compute in element types for which the runtime has kernels.
+// Makes nodes compute in element types for which the runtime has kernels.
 void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const runtimes::Refuse& refuse);
 
 // Replaces a matrix-vector product whose matrix may be empty by a matrix product, and an empty batched
@@ -50,13 +50,13 @@ void keep_float_weights(ir::Graph& graph, ir::Names& names);
 // themselves.
 void keep_quantized_resizes(ir::Graph& graph, ir::Names& names);
 
-// Separates a quantization from one before it that has other levels, which ONNX Runtime would leave out.
+// Separates a quantization from an earlier one with other levels, which ONNX Runtime would remove.
 void keep_repeated_quantization(ir::Graph& graph, ir::Names& names);
 
-// Separates outputs of the model from their transposes that are quantized.
+// Separates outputs of the model from their quantized transposes.
 void keep_transposed_outputs(ir::Graph& graph, ir::Names& names);
 
-// Separates a Cast from those before it, if the runtime would leave one of them out that changes the result.
+// Separates a Cast from earlier ones if the runtime would remove one that changes the result.
 void keep_lossy_casts(ir::Graph& graph, ir::Names& names);
 
 }  // namespace opbridge::onnxruntime

@@ -1,9 +1,10 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: q = QuantizeLinear(Conv(DequantizeLinear(p), w)) with a constant w of floats, also of a
-// ConvTranspose or Gemm, with a Relu or Clip between the two, or a Reshape and the like before. Fault: the
-// runtime rounds w to 8 bits, with one scale for all of it, so that most elements of q may be off by a level
-// or two. Rewrite: a Max with -inf, which changes nothing, behind the product. Tests: test_runtime_faults.py,
-// and test_float_weights_between_quantized_tensors.
+// ConvTranspose or Gemm, with a Relu or Clip between the two, or a Reshape and the like before.
+// Fault: the runtime rounds w to 8 bits, with one scale for all of it, so that most elements of q may be off
+// by a level or two.
+// Rewrite: a Max with -inf, which changes nothing, after the product.
+// Tests: test_runtime_faults.py, and test_float_weights_between_quantized_tensors.
 #include <array>
 #include <string_view>
 

@@ -1,9 +1,11 @@
 // Versions: 1.20 to 1.32; the first fault in 1.20 alone.
-// Model: b = Cast(Cast(x, to=int64), to=bool), also by another type in which a number of x may be 0; and n =
-// Cast(Cast(x, to=int64), to=int32) with x of floats, also by uint32 or uint64, and to any shorter integer.
-// Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true, and 5e9
-// is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast to bool;
-// Neg twice before that to an integer. Tests: test_runtime_faults.py, and test_casts_by_way_of_another_type.
+// Model: b = Cast(Cast(x, to=int64), to=bool), also by way of another type in which a nonzero number of x may
+// become 0; and n = Cast(Cast(x, to=int64), to=int32) with x of floats, also by way of uint32 or uint64, and
+// to any shorter integer.
+// Fault: the runtime casts x directly to the last type, even with optimizations disabled: 0.5 is true, and
+// 5e9 is the least int32 instead of its lower bits.
+// Rewrite: Neg, which keeps zeros, before the Cast to bool; Neg twice before the Cast to an integer.
+// Tests: test_runtime_faults.py, and test_casts_by_way_of_another_type.
 #include "ir/queries.h"
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
@@ -40,7 +42,7 @@ bool is_merged_wrongly(const ir::Node& cast) {
   return false;
 }
 
-// A type for which the runtime has Neg, in which each number of `type` has another value.
+// A type for which the runtime has Neg and in which different numbers of `type` stay different.
 ElementType negatable(ElementType type) {
   if (is_floating_point(type)) return type == ElementType::float64 ? type : ElementType::float32;
   return bits_of(type) < 32 || type == ElementType::int32 ? ElementType::int32 : ElementType::int64;

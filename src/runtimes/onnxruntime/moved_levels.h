@@ -1,4 +1,4 @@
-// Dequantized values behind operators that only move them: the runtime moves the integers instead.
+// Dequantized values that later operators only move: the runtime moves the integers instead.
 #pragma once
 
 #include "opbridge/ir.h"

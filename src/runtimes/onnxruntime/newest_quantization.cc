@@ -1,8 +1,8 @@
 // Versions: all.
 // Model: QuantizeLinear or DequantizeLinear at opset 28, which has new versions of both.
 // Fault: the runtime has no kernels of these versions; the model does not load.
-// Rewrite: arithmetic in float32. As the kernels do, it takes NaN to the least level. Tests:
-// test_runtime_faults.py, test_quantization_at_the_newest_opset.
+// Rewrite: arithmetic in float32. As the kernels do, it maps NaN to the least level.
+// Tests: test_runtime_faults.py, test_quantization_at_the_newest_opset.
 #include <numeric>
 #include <optional>
 #include <vector>

@@ -1,9 +1,9 @@
 // Versions: 1.20, 1.31 and 1.32.
-// Model: MatMul of a Transpose and a vector; the Transpose may also come to stand there by ONNX Runtime's own
-// optimizations.
+// Model: MatMul of a Transpose and a vector; ONNX Runtime's own optimizations may also move a Transpose
+// there.
 // Fault: both are fused into a product that is not transposed.
-// Rewrite: the vector becomes a matrix of one column. Tests: test_runtime_faults.py,
-// test_a_transposed_matrix_times_a_vector.
+// Rewrite: the vector becomes a matrix of one column.
+// Tests: test_runtime_faults.py, test_a_transposed_matrix_times_a_vector.
 #include "runtimes/onnxruntime/replacements.h"
 
 namespace opbridge::onnxruntime {

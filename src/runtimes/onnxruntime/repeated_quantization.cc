@@ -1,8 +1,9 @@
 // Versions: all that were tried, 1.20 to 1.32.
 // Model: DequantizeLinear(QuantizeLinear(x)) quantized and dequantized again, with another scale or zero
-// point. Fault: the runtime removes the first two nodes and lets the others limit the values, so that what is
-// rounded to integers first and to twentieths then is only rounded to twentieths. Rewrite: a Max with -inf,
-// which changes nothing, between the pairs.
+// point.
+// Fault: the runtime removes the first two nodes and lets the others limit the values: values that are first
+// rounded to integers and then to twentieths are only rounded to twentieths.
+// Rewrite: a Max with -inf, which changes nothing, between the pairs.
 // Tests: test_runtime_faults.py, test_values_are_quantized_twice.
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // ONNX Runtime computes these single nodes wrongly. A function replaces each by other nodes, as a mapping
-// does. Each fault has a file of its own, whose head names the versions, the fault, the rewrite and the
-// tests. Nodes of a user's own mappings stay as they are written.
+// does. Each fault has its own file, which begins with the versions, the fault, the rewrite and the tests.
+// Nodes of a user's own mappings stay as they are written.
 #pragma once
 
 #include <initializer_list>

@@ -1,8 +1,8 @@
 // Versions: 1.20 to 1.32, on x86 processors without VNNI, as AMD's before Zen 4.
 // Model: y = MatMul(DequantizeLinear(QuantizeLinear(x)), DequantizeLinear(w)) with w of int8, also Gemm or
 // Conv; x may become int8 too, which the runtime turns to uint8.
-// Fault: the kernel adds pairs of products in 16 bits, where they saturate: results are too small, by up to
-// a half. The session option "session.x64quantprecision" avoids it, which a model cannot set.
+// Fault: the kernel adds pairs of products in 16 bits, where they saturate: results are too small, by up to a
+// half. The session option "session.x64quantprecision" avoids it, which a model cannot set.
 // Rewrite: w + 128 of uint8, whose kernels are exact; they take two to three times as long where there is
 // VNNI. Weights up to 64 stay, and those of depthwise convolutions, whose kernel is exact. If w is neither
 // constant nor the result of a QuantizeLinear, a Max with -inf keeps the runtime from multiplying integers.
@@ -28,7 +28,7 @@ namespace {
 constexpr int offset = 128;
 
 bool may_saturate(const ir::Weight& levels) {
-  constexpr int greatest = 64;  // 2 * 255 * 64 has 16 bits
+  constexpr int greatest = 64;  // 2 * 255 * 64 fits into int16
   return std::ranges::any_of(levels.as<int8_t>(), [](int level) { return std::abs(level) > greatest; });
 }
 
@@ -55,7 +55,7 @@ ir::Weight shifted(const ir::Weight& levels) {
   return ir::Weight::of<uint8_t>(made, levels.dims);
 }
 
-// Lets integers be of uint8.
+// Converts int8 integers to uint8.
 class Shift {
  public:
   explicit Shift(ir::Graph& root) : uses_(root) {}

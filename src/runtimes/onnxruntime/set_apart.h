@@ -15,7 +15,7 @@ namespace opbridge::onnxruntime {
 void set_apart_where(ir::Graph& root, ir::Names& names,
                      const std::function<bool(const ir::Node&, const ir::Readers&)>& is_to_be);
 
-// Appends such a node behind `node`, which was appended before.
+// Appends such a node after `node`, which has been appended already.
 void set_apart(ir::Rewriter& rewriter, ir::Node& node);
 
 // Inserts such a node before the first input of `node`.

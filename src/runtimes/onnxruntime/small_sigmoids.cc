@@ -1,9 +1,10 @@
 // Versions: all that were tried, 1.20 to 1.32.
-// Model: y = Log(Sigmoid(x)), with x = -20. Fault: the kernel approximates Sigmoid to an absolute error of
-// 3e-8 (float32) or 1e-16 (float64). It has no correct digit below, and is 0 from x = -18 on, so that y is
-// minus infinity. Rewrite: Reciprocal(1 + Exp(-x)), where a later node may depend on the relative error.
-// Elsewhere Sigmoid stays, because it is faster. Tests: test_runtime_faults.py,
-// test_small_sigmoids_are_exact.
+// Model: y = Log(Sigmoid(x)), with x = -20.
+// Fault: the kernel approximates Sigmoid to an absolute error of 3e-8 (float32) or 1e-16 (float64). It has no
+// correct digit below, and is 0 from x = -18 on, so that y is minus infinity.
+// Rewrite: Reciprocal(1 + Exp(-x)), where a later node may depend on the relative error. Elsewhere Sigmoid
+// stays, because it is faster.
+// Tests: test_runtime_faults.py, test_small_sigmoids_are_exact.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -111,8 +112,8 @@ class SmallResults {
     }
   }
 
-  // Whether a later node may depend on the relative error of a small `value`. The way of values through
-  // control flow is not followed: they may.
+  // Whether a later node may depend on the relative error of a small `value`. Values are not followed through
+  // control flow: for those that go there, the answer is true.
   bool matter(const ir::Value* value) const {
     std::vector<const ir::Value*> open{value};
     std::unordered_set<const ir::Value*> seen;

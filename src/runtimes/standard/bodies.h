@@ -1,4 +1,4 @@
-// opbridge's operators in the operators of ONNX's standard, a function and a file for each family.
+// Bodies of standard ONNX operators for opbridge's operators, with a function and a file for each family.
 //
 // A body is registered like a lowering: the operator's schema line, the first opset at which the body holds,
 // and a function that makes its nodes. g.result() is the type of the node's output. Where the body does not

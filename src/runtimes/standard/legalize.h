@@ -1,8 +1,8 @@
-// The stage behind simplify for Target::onnx: the model relies on ONNX's standard alone.
+// The stage after simplify for Target::onnx: makes the model rely on the ONNX standard alone.
 //
 // A node of another domain is replaced where bodies.h has a body of standard operators for it. A body of one
-// node takes the node's place. A longer one becomes an ONNX function, which the node calls: of the node's
-// name, or of `name_1`, `name_2`, … where calls of one operator have different bodies, because a body holds
+// node takes the node's place. A longer one becomes an ONNX function, which the node calls. The function has
+// the node's name, or `name_1`, `name_2`, … if calls of one operator have different bodies: a body depends on
 // the types, ranks and attributes of its call.
 #pragma once
 

@@ -29,8 +29,7 @@ struct Batch {
     matrices = g.reshape(float64(g, value), {lowering::element_count(dims), rows, columns});
   }
   Dim count() const { return matrices.dim(0); }
-  // `value`, which has one dim for the batch, with the batch's own dims and in the element type that the
-  // batch had.
+  // `value`, which has one dim for the batch, with the original batch dims and element type.
   Value back(GraphBuilder& g, Value value) const { return back(g, value, type); }
   Value back(GraphBuilder& g, Value value, ElementType to) const {
     std::vector<Dim> all = dims;
@@ -134,7 +133,7 @@ Lu factor_lu(GraphBuilder& g, Value a) {
   return {made[0], made[1], made[2]};
 }
 
-// The order of rows that exchanges by `pivots`, (batch, n) from 1 on, give.
+// The order of rows after the exchanges of `pivots`, (batch, n), which are 1-based.
 Value order_of(GraphBuilder& g, Value pivots, const Dim& rows) {
   pivots = g.op("Sub", g.cast(pivots, ElementType::int64), g.scalar(1, ElementType::int64));
   Value start = g.expand(g.unsqueeze(arithmetic(g, 0, 1, rows), {0}), std::vector{pivots.dim(0), rows});

@@ -41,8 +41,8 @@ std::array<Value, 2> mode(GraphBuilder& g, Value self) {
 }
 
 // The last segments of `offsets`, (…, segments + 1), lie along axis `offsets.rank() - 1` of `data`. Each
-// segment sees all elements of the axis, those outside of it as the identity of the reduction, and the
-// initial value before them.
+// segment reduces the initial value and all elements of the axis, with the identity of the reduction in place
+// of the elements outside the segment.
 Value segment_reduce(GraphBuilder& g, Value data, Value offsets, std::optional<Value> initial,
                      std::string reduce) {
   const int64_t axis = offsets.rank() - 1, count = data.rank();

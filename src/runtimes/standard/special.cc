@@ -214,8 +214,8 @@ Value polygamma(GraphBuilder& g, int64_t n, Value self) {
   return g.cast(either(g, reflected, left, right), type);
 }
 
-// exp(-x) I0(x): for x <= 8 as a polynomial of x / 4 - 1, for greater x, times the square root of x, of 16 /
-// x - 1.
+// exp(-x) I0(x): for x <= 8, a polynomial of x / 4 - 1; for greater x, a polynomial of 16 / x - 1, divided by
+// the square root of x.
 constexpr double i0_low[] = {
     -1.601973429472564e-08,  5.753995763975938e-08,  -8.791296325157322e-08, 2.699153146632741e-07,
     -1.1360524712119476e-06, 3.40892232481125e-06,   -9.194264364358614e-06, 2.4986432931858343e-05,
@@ -231,7 +231,7 @@ constexpr double i0_high[] = {
     -1.3427511481900905e-08, -6.856484545962442e-09, 7.559364098665437e-09,  2.156780676115673e-08,
     3.932512321137824e-08,   8.872014585661555e-08,  2.9735992084667734e-07, 1.4838476780922646e-06,
     1.114303378845176e-05,   0.00013621607438951463, 0.0033605519836678913,  0.4021765094450081};
-// The same of I1, for x <= 8 divided by x.
+// The same for I1, except that the first polynomial is that of exp(-x) I1(x) / x.
 constexpr double i1_low[] = {
     -1.3931836382589292e-09, 5.211654337723065e-09,  -9.144761049555143e-09, 2.9883402742599985e-08,
     -1.2376686539665326e-07, 3.9091632529126733e-07, -1.133551346432692e-06, 3.2758896983910484e-06,

@@ -36,8 +36,7 @@ Value overlaps(GraphBuilder& g, Value boxes, double threshold) {
   return g.op("Greater", g.op("Div", common, either), limit);
 }
 
-// Takes the boxes by descending score, each unless it overlaps one taken before; with `classes`, one of its
-// class.
+// Keeps boxes by descending score, each unless it overlaps one kept before; with `classes`, one of its class.
 Value nms(GraphBuilder& g, Value boxes, Value scores, std::optional<Value> classes, double iou_threshold) {
   const Dim& count = boxes.dim(0);
   Value order = g.ops<2>("TopK", scores, g.sizes({count}), attr("axis", 0))[1];
