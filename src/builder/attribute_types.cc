@@ -36,7 +36,7 @@ ir::TensorType type_of(const ir::Value* value) {
 
 Problem wrong_count(std::string_view body, std::string_view what, size_t given, size_t expected) {
   if (given == expected) return std::nullopt;
-  return fmt::format("{} has {} {}, and {} {} due", body, given, what, expected,
+  return fmt::format("{} has {} {}, but {} {} expected", body, given, what, expected,
                      expected == 1 ? "is" : "are");
 }
 
@@ -60,7 +60,7 @@ ir::TensorType join(const ir::TensorType& a, const ir::TensorType& b,
 Problem disagreement(const std::string& first, const ir::TensorType& a, std::string_view second,
                      const ir::TensorType& b) {
   if (agree(a, b)) return std::nullopt;
-  return fmt::format("{} is {}, and {} is {}", first, name(a.element_type), second, name(b.element_type));
+  return fmt::format("{} is {}, but {} is {}", first, name(a.element_type), second, name(b.element_type));
 }
 
 Problem apply_if(const NodeParts& node, std::span<ir::TensorType> outputs,
@@ -89,7 +89,7 @@ Problem carry(const NodeParts& node, const ir::Graph& body, size_t first_input, 
     const ir::TensorType next = type_of(body.outputs[first_output + i]);
     const std::string input = fmt::format("input {}", first_input + i);
     if (Problem problem = disagreement(input, initial, "that of the body", parameter)) return problem;
-    if (Problem problem = disagreement(input, initial, "what the body hands on", next)) return problem;
+    if (Problem problem = disagreement(input, initial, "the body's output", next)) return problem;
     outputs[i] = join(initial, next, unknown_size);
   }
   return std::nullopt;
@@ -100,7 +100,7 @@ Problem apply_loop(const NodeParts& node, std::span<ir::TensorType> outputs,
   const ir::Graph& body = body_of(node, "body");
   const size_t carried = std::max<size_t>(node.inputs.size(), 2) - 2;
   if (outputs.size() < carried) {
-    return fmt::format("{} outputs are asked for, and {} values are carried", outputs.size(), carried);
+    return fmt::format("{} outputs are requested, but {} values are carried", outputs.size(), carried);
   }
   if (Problem problem = wrong_count("body", "inputs", body.inputs.size(), 2 + carried)) return problem;
   if (Problem problem = wrong_count("body", "outputs", body.outputs.size(), 1 + outputs.size()))
@@ -111,7 +111,7 @@ Problem apply_loop(const NodeParts& node, std::span<ir::TensorType> outputs,
       {"input 1 of body", body.inputs[1], condition},
       {"output 0 of body", body.outputs[0], condition}};
   for (const auto& [what, value, due] : fixed) {
-    if (Problem problem = disagreement(what, type_of(value), "what is due", due)) return problem;
+    if (Problem problem = disagreement(what, type_of(value), "the required type", due)) return problem;
   }
   if (Problem problem = carry(node, body, 2, 1, outputs.first(carried), unknown_size)) return problem;
   for (size_t i = carried; i < outputs.size(); ++i) {
@@ -127,11 +127,11 @@ Problem apply_scan(const NodeParts& node, std::span<ir::TensorType> outputs,
   const ir::Graph& body = body_of(node, "body");
   const int64_t scanned = std::get<int64_t>(*find(node, "num_scan_inputs"));
   if (scanned < 1 || static_cast<size_t>(scanned) > node.inputs.size()) {
-    return fmt::format("num_scan_inputs is {}, and there are {} inputs", scanned, node.inputs.size());
+    return fmt::format("num_scan_inputs is {}, but there are {} inputs", scanned, node.inputs.size());
   }
   const size_t states = node.inputs.size() - static_cast<size_t>(scanned);
   if (outputs.size() < states) {
-    return fmt::format("{} outputs are asked for, and there are {} states", outputs.size(), states);
+    return fmt::format("{} outputs are requested, but there are {} states", outputs.size(), states);
   }
   if (Problem problem = wrong_count("body", "inputs", body.inputs.size(), node.inputs.size())) return problem;
   if (Problem problem = wrong_count("body", "outputs", body.outputs.size(), outputs.size())) return problem;
@@ -186,7 +186,7 @@ struct TypeOf {
 
 Problem apply_constant(const NodeParts& node, ir::TensorType& output) {
   if (node.attributes.size() != 1) {
-    return fmt::format("{} attributes are given, and the value is one of them", node.attributes.size());
+    return fmt::format("{} attributes are given, but the operator takes exactly one", node.attributes.size());
   }
   output = std::visit(TypeOf(), node.attributes.front().value);
   return std::nullopt;

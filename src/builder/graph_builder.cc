@@ -180,7 +180,7 @@ const onnx::OpSchema& GraphBuilder::schema_of(std::string_view name) const {
     return *schema;
   }
   if (const int first = onnx::first_version("", name)) {
-    invalid_node(name, fmt::format("ONNX has it since opset {}, and the target is opset {}", first, opset_));
+    invalid_node(name, fmt::format("ONNX has it since opset {}, but the target is opset {}", first, opset_));
   }
   std::string message = "ONNX has no operator of this name";
   const auto suggestions = onnx::suggest_names(name, "", opset_);
@@ -198,7 +198,7 @@ void GraphBuilder::fit_to(const onnx::OpSchema& schema, std::span<const Value> i
                                count_text(schema.min_inputs, schema.max_inputs), hint));
   }
   if (!schema.accepts_outputs(outputs)) {
-    breaks(schema, fmt::format("{} outputs asked for, {} expected", outputs,
+    breaks(schema, fmt::format("{} outputs requested, {} expected", outputs,
                                count_text(schema.min_outputs, schema.max_outputs)));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -215,7 +215,7 @@ void GraphBuilder::fit_to(const onnx::OpSchema& schema, std::span<const Value> i
     adapt_kind(attribute.value, known->kind);
     const onnx::AttributeKind given = onnx::kind_of(attribute.value);
     if (given != known->kind) {
-      breaks(schema, fmt::format("attribute \"{}\" is {}, given is {}", attribute.name,
+      breaks(schema, fmt::format("attribute \"{}\" must be {}, not {}", attribute.name,
                                  onnx::name(known->kind), onnx::name(given)));
     }
   }

@@ -64,7 +64,7 @@ Value equal_floats(GraphBuilder& g, Value a, Value b) {
 
 Value clip(GraphBuilder& g, Value x, Value least, Value most) {
   const std::optional<double> low = float_of(least), high = float_of(most);
-  // Runtimes may have float32 alone.
+  // Runtimes may support only float32.
   if (is_floating_point(x.element_type()) && x.element_type() != ElementType::float64 && low && high)
     return g.op("Clip", x, attr("min", *low), attr("max", *high));
   if (least) x = g.op("Max", x, least);
@@ -76,7 +76,7 @@ Value pad(GraphBuilder& g, std::span<const Value> inputs, const ir::AttributeVal
   if (!pads.weight())
     g.refuse("padding by amounts known only at run time needs opset 11; export with opset_version=11");
   const ElementType type = inputs[0].element_type();
-  if (type == ElementType::int64 || type == ElementType::uint64)  // Pad has floating-point types alone
+  if (type == ElementType::int64 || type == ElementType::uint64)  // Pad takes only floating point
     g.refuse("padding 64-bit integers needs opset 11; export with opset_version=11");
   const std::optional<double> number = value ? float_of(value) : 0;
   if (!number) g.refuse("padding with this value needs opset 11; export with opset_version=11");
@@ -237,7 +237,7 @@ Value matrix_product(GraphBuilder& g, Value a, Value b, std::span<const ir::Attr
   return alpha ? g.op("Mul", made, g.scalar_like(made, std::get<double>(*alpha))) : made;
 }
 
-// Pools without the attributes that opset 10 added, if they have the values that those before imply.
+// Pools without the attributes that opset 10 added, if these have the values that older opsets imply.
 std::optional<std::vector<Value>> pool(GraphBuilder& g, std::string_view name, Value x, size_t outputs,
                                        std::span<const ir::Attribute> attributes) {
   std::vector<Operand> operands{x};
@@ -253,7 +253,7 @@ std::optional<std::vector<Value>> pool(GraphBuilder& g, std::string_view name, V
   return g.op_list(name, outputs, std::move(operands));
 }
 
-// Before opset 11 the axis counts from the first one.
+// Before opset 11, the axis of these operators must not be negative.
 constexpr std::array<std::string_view, 10> operators_with_axis = {
     "ArgMax", "ArgMin",     "Compress", "Concat",  "Flatten",
     "Gather", "LogSoftmax", "Scatter",  "Softmax", "Split"};

@@ -16,12 +16,12 @@ using KnownSizes = std::function<std::optional<std::vector<Dim>>(Value)>;
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
                 std::span<ir::TensorType> outputs, const KnownSizes& known_sizes);
 
-// Sets `outputs[0].dims` of the operators whose results are as many as the data have: `unknown_size` makes a
-// new symbol.
+// Sets `outputs[0].dims` of the operators whose result size depends on the data: `unknown_size` makes a new
+// symbol.
 void infer_found_dims(std::string_view op, std::span<const Value> inputs, std::span<ir::TensorType> outputs,
                       const std::function<Dim()>& unknown_size);
 
-// The dims of a broadcast of `a` and `b`, correct also if symbolic dims are 1 when the model runs.
+// The dims of a broadcast of `a` and `b`, correct even if symbolic dims are 1 when the model runs.
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b);
 
 }  // namespace opbridge::builder

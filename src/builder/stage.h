@@ -27,8 +27,8 @@ class BuilderStage {
   // Reserves the name of a symbol of the program.
   void reserve_symbol(const std::string& name) const;
 
-  // The constant `value` with another element type, which must have its elements, and other dims. Equal calls
-  // share one initializer.
+  // The constant `value` with other dims and another element type, which must be able to hold its elements.
+  // Equal calls share one initializer.
   Value converted(Value value, ElementType type, std::vector<int64_t> dims) const;
 
   // Nodes made from now on belong to `call`; `symbolic` names the symbolic function in errors. If that is

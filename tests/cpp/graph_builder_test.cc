@@ -49,7 +49,7 @@ TEST(GraphBuilder, AnOperatorIsRefusedBeforeTheOpsetThatBringsIt) {
   for (const std::string_view op : operators()) {
     const int first = onnx::first_version("", op);
     for (int opset = oldest_opset; opset < first; ++opset, ++refused) {
-      const std::string told = fmt::format("since opset {}, and the target is opset {}", first, opset);
+      const std::string told = fmt::format("since opset {}, but the target is opset {}", first, opset);
       EXPECT_TRUE(contains(refusal(opset, op, 1, 1), told)) << op << " at " << opset;
     }
   }

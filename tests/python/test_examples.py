@@ -37,7 +37,7 @@ def test_scenario(name: str) -> None:
         ("a misspelled name", "did you mean Asinh"),
         ("two inputs", "2 inputs given, 1 expected"),
         ("an unknown attribute", 'no attribute "base"'),
-        ("an opset too low", "ONNX has it since opset 18, and the target is opset 9"),
+        ("an opset too low", "ONNX has it since opset 18, but the target is opset 9"),
     ],
 )
 def test_wrong_symbolic_function_is_refused(what: str, expected: str) -> None:
