@@ -25,7 +25,7 @@ CLI::Validator one_of(std::vector<std::string> words) {
   return {[words = std::move(words)](std::string& text) {
             return std::ranges::find(words, text) != words.end()
                        ? std::string()
-                       : fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+                       : fmt::format("'{}' is not one of {}", text, fmt::join(words, ", "));
           },
           std::move(description)};
 }

@@ -25,10 +25,10 @@ void add_completion(CLI::App& app);
 // Writes to standard output; throws Error(io) if that fails.
 void print(std::string_view text);
 
-// Accepts these words alone.
+// Accepts only these words.
 CLI::Validator one_of(std::vector<std::string> words);
 
-// Accepts the names of `choices` alone, and sets the option to their values, of an enum.
+// Accepts only the names of `choices`, and sets the option to the enum value of the name.
 template <class T>
 CLI::Validator one_of(const std::map<std::string, T>& choices) {
   std::vector<std::string> names;

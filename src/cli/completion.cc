@@ -120,7 +120,7 @@ complete -o filenames -F _opbridge opbridge
 }
 
 std::string zsh(const std::vector<Subcommand>& commands) {
-  // What _arguments and _describe take as separators.
+  // Escapes the separators of _arguments and _describe.
   const auto text = [](const std::string& help) {
     std::string result;
     for (const char c : help) {

@@ -40,12 +40,12 @@ std::vector<std::string> python_arguments(const Options& options) {
   return arguments;
 }
 
-// Refuses a file that is neither a .pt2 nor named like one, with a message that says what is wanted.
+// Refuses a file that is neither a .pt2 nor named like one, with a message that says what is expected.
 void refuse_other_file(const fs::path& model) {
   if (model.extension() == ".pt2" || !fs::is_regular_file(model) || support::is_zip(model)) return;
   refuse_script(model);
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} is no .pt2 file; doctor examines a .pt2 file, or the model that a Python "
+              fmt::format("{} is not a .pt2 file; doctor examines a .pt2 file, or the model that a Python "
                           "function returns: script.py:make_model",
                           model.string()));
 }

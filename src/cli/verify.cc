@@ -93,12 +93,12 @@ std::vector<std::string> python_arguments(const Options& options) {
   return arguments;
 }
 
-// Refuses what only a comparison with PyTorch has, and the lack of what one without PyTorch needs.
+// Refuses options that need PyTorch, and requires those that a comparison without PyTorch needs.
 void check_without_python(const Options& options) {
   refuse_script(options.model);
   if (!options.file.empty())
-    refuse(fmt::format("{} is no Python function, script.py:make_model, with which to compare {}",
-                       options.model, options.file));
+    refuse(fmt::format("{} is not a Python function, script.py:make_model, to compare with {}", options.model,
+                       options.file));
   if (options.random_inputs || options.seed || options.edge_values || !options.reproduction.empty())
     refuse(
         "--random-inputs, --seed, --edge-values and --reproduction need the PyTorch model: opbridge verify "

@@ -151,7 +151,7 @@ void GraphReader::read_inputs(Scope& scope, json::Array specs) {
     } else if (kind == "token") {
       scope.names[json::string_field(json::object_field(spec, "arg"), "name")] = Unusable{"an effect token"};
     } else if (kind != "constant_input") {  // the nodes contain its value
-      unsupported(fmt::format("an input of kind '{}' is not read", kind));
+      unsupported(fmt::format("an input of kind '{}' is not supported", kind));
     }
   }
 }
@@ -320,7 +320,7 @@ void GraphReader::emit_result(Scope& scope, ir::Node* node, json::Tagged output)
     const auto type = output.tag == "as_sym_bool" ? ElementType::boolean : ElementType::float64;
     scope.names[name] = scope.builder.result(node, unique(name), ir::ScalarType{type, {}});
   } else {
-    unsupported(fmt::format("a result of kind '{}' is not read", output.tag));
+    unsupported(fmt::format("a result of kind '{}' is not supported", output.tag));
   }
 }
 

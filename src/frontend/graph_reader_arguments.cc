@@ -130,7 +130,7 @@ ir::AttributeValue GraphReader::read_argument(Scope& scope, json::Tagged argumen
   }
   if (tag == "as_graph") return read_body(json::as<json::Object>(value));
   if (tag == "as_custom_obj") unsupported("an argument is an object of a custom class");
-  unsupported(fmt::format("an argument of kind '{}' is not read", tag));
+  unsupported(fmt::format("an argument of kind '{}' is not supported", tag));
 }
 
 Dim GraphReader::read_integer(Scope& scope, json::Element element) {

@@ -64,7 +64,7 @@ std::vector<int64_t> read_numbers(std::string_view name, json::Array list) {
   for (const json::Element element : list) {
     int64_t number = 0;
     if (element.get(number) != simdjson::SUCCESS || number < 0)
-      damaged(fmt::format("a number of '{}' is not a natural one", name));
+      damaged(fmt::format("a number of '{}' is not a natural number", name));
     numbers.push_back(number);
   }
   return numbers;
@@ -93,10 +93,11 @@ void check_extents(std::vector<Extent> extents, int64_t size) {
   int64_t end = 0;
   for (const Extent& each : extents) {
     if (each.begin < end) damaged(fmt::format("'{}' overlaps another tensor", each.name));
-    if (each.begin > end) damaged(fmt::format("no tensor has the bytes before '{}'", each.name));
+    if (each.begin > end) damaged(fmt::format("the bytes before '{}' belong to no tensor", each.name));
     end = each.end;
   }
-  if (end != size) damaged(fmt::format("{} bytes of tensors, where the header has {}", size, end));
+  if (end != size)
+    damaged(fmt::format("it holds {} bytes of tensors, but its header describes {}", size, end));
 }
 
 std::map<std::string, StoredTensor> read(const WeightFile& file) {

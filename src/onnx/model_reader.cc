@@ -127,8 +127,8 @@ ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const voi
   if (bytes.size() > INT_MAX) fail("it is larger than 2 GB, the limit of an ONNX file");
   TensorReader tensors(std::move(owner), folder);
   const std::string_view message(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // No model begins so: it would be a field that ONNX does not have.
-  if (support::begins_as_zip(bytes)) fail("it is a zip archive, as a .pt2 file is, and no ONNX model");
+  // No model begins like this: it would be a field that ONNX does not have.
+  if (support::begins_as_zip(bytes)) fail("it is a zip archive, like a .pt2 file, and not an ONNX model");
   ModelFile file = guarded([&] { return read_model(message, tensors); });
   file.files = tensors.external_files();
   return file;

@@ -8,8 +8,8 @@
 
 namespace opbridge::onnx {
 
-// Where large weights are stored: where they are already, otherwise beside the model, otherwise in it. Either
-// may be null.
+// Where large weights are stored: in the files that hold them already, otherwise beside the model, otherwise
+// in it. Either may be null.
 struct WeightPlaces {
   WeightReferences* references = nullptr;
   ExternalLayout* beside = nullptr;

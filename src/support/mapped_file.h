@@ -12,7 +12,7 @@ class MappedFile {
  public:
   enum class Access {
     read,
-    copy_on_write,  // writing to the bytes is allowed, and changes the process's copy alone
+    copy_on_write,  // writing to the bytes is allowed, and changes only the process's copy
   };
 
   // Throws Error(invalid_file) unless `path` is a regular file with content, and Error(io) if the system

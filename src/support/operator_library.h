@@ -11,7 +11,7 @@ struct OperatorLibraries {
   std::filesystem::path ort;
 };
 
-// The libraries of the set that `path` names: either library, or what both names begin with. libmy_ops,
+// The libraries of the set that `path` names, by either library or by what both names begin with. libmy_ops,
 // libmy_ops.so and libmy_ops_torch.so name libmy_ops_torch.so and libmy_ops_ort.so, which may not exist.
 OperatorLibraries operator_libraries(const std::filesystem::path& path);
 

@@ -127,8 +127,9 @@ Directory find_directory(std::span<const std::byte> archive, std::string_view wa
   if (!end_at) {
     if (begins_as_zip(archive))
       throw Error(ErrorCode::invalid_file, "a truncated zip archive: its end is missing");
-    throw Error(ErrorCode::invalid_file,
-                wanted.empty() ? "not a zip archive" : fmt::format("not a zip archive, which {} is", wanted));
+    throw Error(ErrorCode::invalid_file, wanted.empty()
+                                             ? "not a zip archive"
+                                             : fmt::format("not a zip archive, as {} must be", wanted));
   }
   if (*end_at >= directory_end64_locator_size) {
     const size_t locator_at = *end_at - directory_end64_locator_size;

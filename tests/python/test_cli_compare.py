@@ -224,4 +224,4 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     onnx.save(model_of([helper.make_node("Neg", ["x"], ["out"])]), tmp_path / "a.onnx")
     assert "b.onnx" in refusal("compare", tmp_path / "a.onnx", tmp_path / "b.onnx")
     torch.export.save(torch.export.export(nn.ReLU(), (X,)), tmp_path / "m.pt2")
-    assert "it is a zip archive, as a .pt2 file is" in refusal("compare", tmp_path / "a.onnx", tmp_path / "m.pt2")
+    assert "it is a zip archive, like a .pt2 file" in refusal("compare", tmp_path / "a.onnx", tmp_path / "m.pt2")

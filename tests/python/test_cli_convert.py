@@ -130,7 +130,7 @@ def test_a_wrong_command_line() -> None:
     assert convert().returncode == 2
     for option, words in (("--target", "onnx, onnxruntime"), ("--external-data", "always, auto, never, reference")):
         line = convert("m.pt2", "m.onnx", option, "foo").stderr.splitlines()[0]
-        assert line == f"{option}: 'foo' is none of {words}"
+        assert line == f"{option}: 'foo' is not one of {words}"
     assert convert("--help").returncode == 0
 
 

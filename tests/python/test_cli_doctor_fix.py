@@ -396,10 +396,10 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     assert f"as in {tmp_path / 'ops.py'}:make_model" in refusal("doctor", tmp_path / "ops.py")
     (tmp_path / "m.onnx").write_bytes(b"\x08\x0a")
     line = refusal("doctor", tmp_path / "m.onnx")
-    assert "m.onnx is no .pt2 file" in line
+    assert "m.onnx is not a .pt2 file" in line
     assert "script.py:make_model" in line
     (tmp_path / "m.pt2").write_text("text")
-    assert "not a zip archive, which a .pt2 file is" in refusal("doctor", tmp_path / "m.pt2")
+    assert "not a zip archive, as a .pt2 file must be" in refusal("doctor", tmp_path / "m.pt2")
 
 
 def test_one_operator_in_one_call(tmp_path: Path) -> None:

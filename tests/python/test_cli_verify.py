@@ -176,7 +176,7 @@ def test_arrays_that_do_not_fit_the_model(folder: Path, tmp_path: Path) -> None:
 def test_files_that_are_something_else(folder: Path, tmp_path: Path) -> None:
     assert "no such file" in refused(folder, inputs="missing.npz")
     assert "refuses" in refused(folder, model="in.npz")
-    assert "not a zip archive, which an .npz file is" in refused(folder, inputs="model.onnx")
+    assert "not a zip archive, as an .npz file must be" in refused(folder, inputs="model.onnx")
     np.save(tmp_path / "one.npy", np.zeros(2))
     assert "a .npy file has one array" in refused(folder, inputs=tmp_path / "one.npy")
     np.savez(tmp_path / "objects.npz", x=np.array([None]), n=np.arange(3))

@@ -200,6 +200,6 @@ def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
     assert "--inputs and --expect are for a comparison without PyTorch" in refused(factory, model, "--inputs", "x.npz")
     assert "--runtime is not used" in refused(factory, model, "--runtime", "libonnxruntime.so")
     assert "make_model" in refusal("verify", folder / "script.py", model)
-    assert "is no Python function" in refusal("verify", model, factory)
+    assert "is not a Python function" in refusal("verify", model, factory)
     assert "--inputs and --expect are needed" in refusal("verify", model)
     assert "need the PyTorch model" in refusal("verify", model, "--inputs", "i.npz", "--expect", "o.npz", "--seed", 1)

@@ -403,9 +403,9 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "outside": (with_header(json.dumps({"a": entry([2], 0, 8)}), b"\0" * 7), "'a' reaches outside the file"),
     "far outside": (with_header(json.dumps({"a": entry([2], 2**62, 2**62 + 8)}), b""), "'a' reaches outside the file"),
     "backwards": (with_header(json.dumps({"a": entry([2], 8, 0)}), b"\0" * 8), "'a' reaches outside the file"),
-    "negative": (with_header(json.dumps({"a": entry([2], -8, 0)}), b"\0" * 8), "a number of 'a' is not a natural one"),
+    "negative": (with_header(json.dumps({"a": entry([2], -8, 0)}), b"\0" * 8), "is not a natural number"),
     "too large a number": (with_header(json.dumps({"a": entry([2**64], 0, 0)}), b""), "its header is not valid JSON"),
-    "negative shape": (with_header(json.dumps({"a": entry([-1, -2], 0, 8)}), b"\0" * 8), "is not a natural one"),
+    "negative shape": (with_header(json.dumps({"a": entry([-1, -2], 0, 8)}), b"\0" * 8), "is not a natural number"),
     "a wrong shape": (with_header(json.dumps({"a": entry([3], 0, 8)}), b"\0" * 8), "which contradicts its shape"),
     "an overflowing shape": (
         with_header(json.dumps({"a": entry([2**32, 2**32, 4], 0, 0)}), b""),
@@ -421,9 +421,9 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "a hole": (
         with_header(json.dumps({"a": entry([1], 0, 4), "b": entry([1], 8, 12)}), b"\0" * 12),
-        "no tensor has the bytes before 'b'",
+        "the bytes before 'b' belong to no tensor",
     ),
-    "bytes at the end": (with_header(json.dumps({"a": entry([1], 0, 4)}), b"\0" * 9), "9 bytes of tensors, where"),
+    "bytes at the end": (with_header(json.dumps({"a": entry([1], 0, 4)}), b"\0" * 9), "9 bytes of tensors, but"),
     "one name twice": (
         with_header('{"a": %s, "a": %s}' % ((json.dumps(entry([0], 0, 0)),) * 2), b""),
         "two tensors are named 'a'",
