@@ -46,8 +46,8 @@ class Memory {
   // Makes `value`, which has the view's type, the elements of the view, in a new version of its storage.
   void write(View& view, ir::Value* value);
 
-  // Records that the example's layout decides whether `view` shares memory with its source. If the input were
-  // contiguous, `view` would have its own memory (or, below, that of `source`).
+  // Records that the example's layout decides whether `view` shares memory with its source. With a contiguous
+  // input, `view` would have its own memory (or, below, that of `source`).
   void own_if_contiguous(View& view);
   void shared_if_contiguous(View& view, const View& source);
 

@@ -128,7 +128,8 @@ std::optional<Mutation> mutation_of(const ir::Node& node) {
   }
   if (op.starts_with("_operator::")) return std::nullopt;  // Python's and_, or_, not_
   if (!name.ends_with('_') || name.ends_with("__")) return is_aten ? out_variant_of(node) : std::nullopt;
-  // No pure form of a custom operator is known; the node stays, and its result is taken to be what it writes.
+  // No pure form of a custom operator is known; the node stays, and its result is assumed to be what it
+  // writes.
   if (!is_aten) return Mutation{Write::computed, node.op};
   const std::string_view pure = name.substr(0, name.size() - 1);
   return Mutation{Write::computed, std::string(pure) + std::string(op.substr(name.size()))};

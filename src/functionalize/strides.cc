@@ -16,7 +16,7 @@ namespace {
 // The strides of a view of shape `to` on elements of shape `from` with `strides`, or nothing. The algorithm
 // is that of ATen's computeStride: it merges axes that are adjacent in memory and splits them anew. Without
 // strides, no axes count as adjacent. Symbolic sizes count as different unless their expressions are equal:
-// so strides hold for all sizes, but "nothing" may be wrong for some.
+// returned strides hold for all sizes, but "nothing" may be wrong for some.
 std::optional<Strides> regroup(const std::vector<Dim>& from, const Strides* strides,
                                const std::vector<Dim>& to) {
   Strides result(to.size(), 1);

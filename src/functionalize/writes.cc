@@ -10,7 +10,7 @@
 namespace opbridge::functionalization {
 namespace {
 
-// Lets result `index` of an emitted node have the type `computed`, and casts it to `written`.
+// Gives result `index` of an emitted node the type `computed`, and casts it to `written`.
 void cast_result(Memory& memory, ir::Node& node, size_t index, ElementType computed, ElementType written) {
   ir::Value* result = node.outputs[index];
   ir::Value* exact =
@@ -167,7 +167,7 @@ std::array<View*, 2> running_statistics(Memory& memory, const ir::Node& node) {
   return statistics;
 }
 
-// instance_norm: running statistics move towards the means over the samples of each sample's statistics.
+// instance_norm: running statistics move towards the statistics of the samples, averaged over the samples.
 void normalize_by_instance(Memory& memory, ir::Node& node) {
   const std::array<View*, 2> statistics = running_statistics(memory, node);
   std::array<ir::Value*, 2> running{};

@@ -70,7 +70,7 @@ class Sugiyama {
     return items_.size() - 1;
   }
 
-  // The longest span of edges that get dummies. It is limited so that their number is.
+  // The longest span of edges that get dummies; it limits the number of dummies.
   size_t longest_routed() const {
     std::vector<size_t> span(layout_.boxes.size(), 0);
     for (const Edge& edge : layout_.edges) {

@@ -37,9 +37,9 @@ struct Layout {
 
 // Positions boxes of given sizes and routes the edges between them, by the method of Sugiyama, Tagawa and
 // Toda (1981). Boxes are layered by longest path. Dummies reserve space in each layer that an edge crosses;
-// edges of one source share them. Barycenters determine the order in a layer, and least squares under that
-// order (pool adjacent violators) the positions. The time is linear in the number of dummies. It is bounded
-// by giving very long edges none: they are drawn straight.
+// edges of one source share them. Barycenters determine the order in a layer; least squares under that order
+// (pool adjacent violators) determines the positions. The time is linear in the number of dummies, which is
+// limited: very long edges get none and are drawn straight.
 void lay_out(Layout& layout);
 
 }  // namespace opbridge::inspect

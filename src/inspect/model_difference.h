@@ -15,7 +15,7 @@ namespace opbridge::inspect {
 struct NodePair {
   std::optional<size_t> a;
   std::optional<size_t> b;
-  std::string difference = {};  // of a node of both: its inputs, if they are others
+  std::string difference = {};  // of a node of both: its inputs, if they differ
   bool differs() const { return !a || !b || !difference.empty(); }
 };
 
@@ -36,7 +36,7 @@ struct ModelDifference {
   std::vector<ValuePair> outputs;       // all of them
   std::vector<ValuePair> initializers;  // those that differ
   size_t renamed = 0;                   // initializers with equal contents under other names
-  std::vector<std::string> functions;   // the ONNX functions that one model lacks or has otherwise
+  std::vector<std::string> functions;   // the ONNX functions that one model lacks or that differ
 
   bool same() const;
   size_t different_nodes() const;

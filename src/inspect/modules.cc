@@ -13,7 +13,7 @@ namespace {
 constexpr double dominating = 0.6;
 constexpr size_t fewest_boxes_in_module = 2;
 
-// The path that follows `opened`, one of a path's prefixes, by one more part; the whole path at its end.
+// The prefix of the path that has one more part than its prefix `opened`; the whole path at its end.
 std::string_view next_prefix(std::string_view scope, std::string_view opened) {
   if (scope.size() == opened.size()) return scope;
   const size_t start = opened.empty() ? 0 : opened.size() + 1;
@@ -56,7 +56,7 @@ class Views {
     return prefix;
   }
 
-  // The modules that are shown by their insides: the view's own, and those that dominate it.
+  // The modules whose contents are shown in place: the view's own, and those that dominate it.
   std::set<std::string, std::less<>> opened_modules(const ModuleView& view) {
     std::set<std::string, std::less<>> opened{view.scope};
     opened_root_ = view.scope;

@@ -8,7 +8,7 @@ namespace {
 
 using Used = std::unordered_set<const ir::Value*>;
 
-// Adds what the live nodes of the graph use to `used`, the values of the graphs around it among them.
+// Adds to `used` what the live nodes of the graph use, including values of the graphs around it.
 bool sweep(ir::Graph& graph, Used& used) {
   used.insert(graph.outputs.begin(), graph.outputs.end());
   bool changed = false;

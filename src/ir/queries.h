@@ -1,4 +1,4 @@
-// Questions about a node or a value that need nothing else of the graph.
+// Queries about a node or a value that need no other part of the graph.
 #pragma once
 
 #include <span>

@@ -19,8 +19,8 @@ class Readers {
 
   const std::vector<const Node*>& of(const Value* value) const;
 
-  // Whether a node of that operator has the value as its first input, at once or behind nodes `between`,
-  // which have one result and take it from their first input.
+  // Whether a node of that operator reads the value as its first input, directly or through nodes of the
+  // operators `between`, which make their one result from their first input.
   bool lead_to(std::string_view op, const Value* value, std::span<const std::string_view> between = {}) const;
 
  private:

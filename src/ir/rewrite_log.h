@@ -13,8 +13,8 @@ class RewriteLog {
  public:
   explicit RewriteLog(Graph& graph);
 
-  // States that `rewrite` has run since the last call. A node does not count as changed if its inputs are
-  // others only because nodes before it are gone.
+  // States that `rewrite` has run since the last call. A node does not count as changed if its inputs differ
+  // only because nodes before it are gone.
   void note(std::string_view rewrite);
 
  private:

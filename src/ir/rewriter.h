@@ -17,19 +17,20 @@ class Rewriter {
   Rewriter(Graph& root, Graph& graph, Names& names) : root_(root), graph_(graph), names_(names) {}
 
   // Takes the nodes out of the graph, and calls `rewrite` for each, in order. `rewrite` appends what takes
-  // the place of the node: the node itself, new nodes, or both. Returns whether the graph has other nodes
-  // now.
+  // the place of the node: the node itself, new nodes, or both. Returns whether the nodes of the graph have
+  // changed.
   bool run(const std::function<void(Node&)>& rewrite);
 
   void append(Node& node) { graph_.nodes.push_back(&node); }
 
-  // Appends a new node that serves the same call as `beside`: it has the same source, and a name made of
+  // Appends a new node that serves the same call as `beside`: it has the same source, and a name derived from
   // `beside`'s.
   Node* add(const Node& beside, const std::string& op, std::vector<Value*> inputs,
             std::vector<Attribute> attributes = {});
 
-  // Appends a node that computes the only result of `node` from a new value of the same type, which `node`
-  // computes instead. `others` are its inputs after that value, whose name is the result's with `suffix`.
+  // Makes `node` compute a new value of the type of its only result, and appends a node that computes that
+  // result from it. The new value has the result's name with `suffix`; `others` are the further inputs of the
+  // new node.
   void add_behind(Node& node, const std::string& op, const std::string& suffix,
                   std::vector<Value*> others = {});
 
@@ -47,7 +48,7 @@ class Rewriter {
   Names& names_;
 };
 
-// Lets `node` make `result` and nothing else.
+// Makes `result` the only result of `node`.
 void set_only_result(Node* node, Value* result);
 
 // Rewrites the nodes of the graph and of its bodies at any depth, each graph by a Rewriter of its own.

@@ -9,7 +9,7 @@
 namespace opbridge::ir {
 namespace {
 
-// Comparisons decide by the last bit too.
+// A comparison may depend on the last bit, too.
 bool rounds(const Node& node) {
   static constexpr std::array<std::string_view, 12> operators = {
       "Round",       "Floor", "Ceil", "QuantizeLinear", "Greater", "GreaterOrEqual", "Less",

@@ -8,7 +8,7 @@
 namespace opbridge::ir {
 
 // Finds the values of a graph of ONNX's operators that are rounded to integers or compared: the last bit of
-// such a value may decide about the result.
+// such a value may decide the result.
 class Rounding {
  public:
   explicit Rounding(const Graph& graph) : readers_(graph) {}  // without the bodies of its nodes

@@ -14,9 +14,9 @@ namespace opbridge::ir {
 // The graph and the bodies of its nodes at any depth, each once, outer before inner.
 std::vector<ir::Graph*> all_graphs(ir::Graph& graph);
 
-// Who uses each value of a graph. The counts include the nodes of bodies at any depth and the outputs of the
-// graph and of its bodies. They are exact as long as inputs change through this class alone; a node whose
-// results are not used any more uses nothing.
+// Tracks the uses of each value of a graph. The counts include the nodes of bodies at any depth and the
+// outputs of the graph and of its bodies. They are exact as long as inputs change through this class alone; a
+// node whose results are not used any more uses nothing.
 class Uses {
  public:
   explicit Uses(ir::Graph& graph);
@@ -33,7 +33,7 @@ class Uses {
   // both would move work into a loop, or out of a branch that may not be taken.
   ir::Node* producer_beside(const ir::Node& node, const ir::Value* value) const;
 
-  // All readers of `value` read `by` instead. Graphs go on to return what they return.
+  // Makes all readers of `value` read `by` instead. The outputs of graphs stay the same.
   void replace(const ir::Value* value, ir::Value* by);
 
   void set_inputs(ir::Node& node, std::vector<ir::Value*> inputs);

@@ -73,7 +73,7 @@ std::vector<std::pair<std::string, std::string>> size_ranges(const ir::Graph& gr
 }
 
 // Makes the parameters the last inputs, unless they are constants, so that no stage relies on their values.
-// Returns these.
+// Returns the values.
 std::vector<ir::Weight> separate_parameters(ir::Graph& graph, const ConvertOptions& options) {
   std::vector<ir::Weight> values;
   if (options.parameters_as == ParametersAs::constants) return values;
@@ -87,7 +87,7 @@ std::vector<ir::Weight> separate_parameters(ir::Graph& graph, const ConvertOptio
   return values;
 }
 
-// Attaches the values to the last inputs, whose defaults they are.
+// Attaches the values to the last inputs as their defaults.
 void attach_defaults(OnnxModel& model, size_t first, std::vector<ir::Weight> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     const ir::Value& input = *model.graph.inputs[first + i];
@@ -176,7 +176,7 @@ runtimes::Refuse add_calls_to(MissingReport& report) {
   };
 }
 
-// Makes inputs of the initializers with these names, whose values become defaults.
+// Turns the initializers with these names into inputs, with their values as defaults.
 void restore_defaults(OnnxModel& model, const std::vector<std::string>& names) {
   ir::Graph& graph = model.graph;
   for (const std::string& name : names) {

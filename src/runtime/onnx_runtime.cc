@@ -42,7 +42,7 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   OrtSessionOptions* options = nullptr;
   check(api, api.CreateSessionOptions(&options));
   Owned<OrtSessionOptions> owned(options, api.ReleaseSessionOptions);
-  // Otherwise it rounds the other factor of a product by DequantizeLinear to 8 bits.
+  // Otherwise ONNX Runtime rounds the other factor of a product with a dequantized weight to 8 bits.
   check(api, api.AddSessionConfigEntry(options, "session.qdq_matmulnbits_accuracy_level", "1"));
   for (const std::filesystem::path& library : libraries) {
     const std::filesystem::path path = support::operator_library(library);

@@ -17,8 +17,8 @@ struct Repair {
   std::filesystem::path projects;  // the folder for the projects of operators outside aten
 };
 
-// Writes those of `repair` that are not empty. An operator with a project has its mapping from there, so that
-// the file lacks it. Returns lines that say what was written.
+// Writes those of `repair` that are not empty. An operator with a project gets its mapping there, so the file
+// omits it. Returns lines that say what was written.
 std::string write_repair(const Repair& repair, const Diagnosis& diagnosis, const std::string& model,
                          int opset);
 

@@ -12,7 +12,7 @@ namespace opbridge::scaffold {
 void write_new(const std::filesystem::path& file, const std::string& text);
 
 // Writes the project of an operator into `directory`, all of it or nothing. `line` is the schema as the user
-// wrote it. Throws Error(io) if the directory exists, and as operator_project().
+// wrote it. Throws Error(io) if the directory exists, and the errors of operator_project().
 void write_project(const std::filesystem::path& directory, const OperatorSchema& schema,
                    const std::string& line);
 

@@ -23,7 +23,7 @@ bool uses_quantized_weight(const ir::Node& node) {
   return node.op != "Reshape" && std::ranges::any_of(node.inputs, is_quantized);
 }
 
-// Whether the node repeats the elements of a constant of many, as the scales of blocks.
+// Whether the node repeats the elements of a constant with several elements, such as the scales of blocks.
 bool repeats_elements(const ir::Node& node) {
   constexpr int64_t least_elements = 64;
   const ir::Weight* weight = node.op == "Expand" ? node.inputs[0]->weight : nullptr;

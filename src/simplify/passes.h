@@ -8,8 +8,8 @@
 
 namespace opbridge::simplification {
 
-// Replaces nodes whose inputs are all small constants by constants, and so the Shape of a value of known
-// sizes.
+// Replaces nodes whose inputs are all small constants by constants, and likewise the Shape of a value of
+// known sizes.
 bool fold_constants(ir::Graph& graph);
 
 // Replaces x + 0, x * 1, -(-x), a Cast to a wider type and back, Where of a constant condition, … by x.
@@ -29,8 +29,8 @@ bool divide_by_reciprocals(ir::Graph& graph);
 // most_folded_bytes of weights.
 bool fold_batch_normalization(ir::Graph& graph);
 
-// Folds constant factors of channels into the weights of the Conv, Gemm or MatMul before. The same limit
-// holds.
+// Folds constant factors of channels into the weights of the Conv, Gemm or MatMul before them. The same limit
+// applies.
 bool fold_channel_scales(ir::Graph& graph);
 
 }  // namespace opbridge::simplification

@@ -14,7 +14,7 @@ bool declares(const OperatorSchema& schema, size_t results) {
   if (results == declared || schema.more_returns) return true;
   if (std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; }))
     return true;
-  // An output mask, as bool[3] of three gradients, says which results are None.
+  // An output mask, such as bool[3] for three gradients, says which results are None.
   return results < declared && std::ranges::any_of(schema.arguments, [&](const SchemaArgument& argument) {
            const SchemaType& type = argument.type;
            return type.kind == SchemaType::Kind::boolean && type.list &&

@@ -110,7 +110,8 @@ class Replacing {
     graph_ = &graph;
     for (ir::Node* node : before) {
       if (node->op.starts_with("prims::")) replace(*node);
-      // torch's rule for the prim of this name, which torch may call aten's, has the type of the argument.
+      // torch may record the prim of this name as aten's operator, with the prim's result type: that of the
+      // argument.
       if (node->op == "aten::signbit")
         std::get<ir::TensorType>(node->outputs[0]->type).element_type = ElementType::boolean;
       graph.nodes.push_back(node);

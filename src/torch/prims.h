@@ -1,4 +1,4 @@
-// The operators of `prims`, to which decompositions of PyTorch go down: torch/_prims/__init__.py.
+// The operators of `prims`, the lowest level of PyTorch's decompositions: torch/_prims/__init__.py.
 #pragma once
 
 #include "opbridge/ir.h"

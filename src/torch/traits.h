@@ -100,8 +100,8 @@ const Traits& traits_of(std::string_view op);
 // "aten::add.Tensor" without its overload: "aten::add".
 std::string_view without_overload(std::string_view op);
 
-// The operator of which `op` is the copying form: "aten::view.dtype" of "aten::view_copy.dtype". If it is
-// none, `op` itself.
+// The operator of which `op` is the copying form: "aten::view.dtype" of "aten::view_copy.dtype". `op` itself
+// if it is not a copying form.
 std::string without_copy(std::string_view op);
 
 struct TraitsRow {
