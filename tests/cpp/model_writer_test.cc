@@ -258,7 +258,7 @@ TEST(ModelWriter, DataOfAModelThatIsReplacedIsRemoved) {
   write("m.onnx", ExternalData::automatic);
   EXPECT_EQ(folder.list(), "m.onnx");
 
-  // Without a model that refers to it, the file may be anybody's; so it may behind a link.
+  // Without a model that refers to it, the file may be anybody's, and so may a file behind a link.
   write_text(folder / "m.onnx.data", "not of m.onnx");
   write("m.onnx", ExternalData::automatic);
   write_text(folder / "other.onnx", "not a model");

@@ -201,7 +201,7 @@ def test_the_gradient_of_what_is_not_given() -> None:
     backward, grad, arguments, wanted = gradient_call("opbridge::deform_conv2d")
     arguments[3] = None
     with pytest.raises(
-        RuntimeError, match="opbridge::deform_conv2d_backward: the gradient of mask is wanted, and that is"
+        RuntimeError, match="opbridge::deform_conv2d_backward: the gradient of mask is wanted, but the argument is"
     ):
         backward(grad, *arguments, wanted)
     backward(grad, *arguments, [True, True, True, False, True])
