@@ -19,9 +19,9 @@
 // libmy_ops_torch.so, where it is torch.ops.custom.my_add, and libmy_ops_ort.so, where it is the node my_add
 // of the domain custom. The mapping between them follows from the schema line (see opbridge/operator_abi.h).
 //
-// A kernel for NVIDIA GPUs stands beside that of the CPU. It is host code whose tensors lie on the device,
-// and calls functions of a .cu file among the SOURCES. The .cu file is plain CUDA and does not need this
-// header. examples/cuda_operator is a complete example:
+// A kernel for NVIDIA GPUs is declared next to that for the CPU. It is host code that calls functions of a
+// .cu file among the SOURCES; its tensors are in device memory. The .cu file is plain CUDA and does not need
+// this header. examples/cuda_operator is a complete example:
 //
 //       .cuda(types<float, double>, []<class T>(CudaContext& context, TensorView<const T> a,
 //                                               TensorView<const T> b, TensorView<T> out) {

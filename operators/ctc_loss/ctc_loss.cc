@@ -183,7 +183,8 @@ OPBRIDGE_OPERATOR(
           context, log_probs, targets, input_lengths, target_lengths, blank,
           [&](std::int64_t labels) { return ((Dim(times) + 1) * (Dim(labels) * 2 + 1) + classes).number(); },
           [&](std::int64_t i, const Sequence& sequence, T* room) {
-            if (sequence.steps == 0 || grad[i] == T(0)) return;  // also if the loss is infinite and ignored
+            // The gradient is 0 for an infinite loss that is ignored, too.
+            if (sequence.steps == 0 || grad[i] == T(0)) return;
             gradient(sequence, log_probs.data() + i * classes, classes, grad[i], room,
                      grad_log_probs->data() + i * classes);
           });

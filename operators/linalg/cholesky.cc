@@ -6,9 +6,9 @@
 namespace opbridge::op {
 namespace {
 
-// Replaces `a`, of which the lower triangle is read, by its factor. Returns the order of the first leading
-// minor that is not positive, where factoring stops, or 0. Eigen's own factorization divides complex vectors,
-// which squares the divisor.
+// Replaces `a` by its factor; reads only the lower triangle. Returns the order of the first leading minor
+// that is not positive, where factoring stops, or 0. Eigen's own factorization divides complex vectors, which
+// squares the divisor.
 template <class S>
 std::int32_t factor(Matrix<S>& a) {
   constexpr Eigen::Index kPanel = 32;

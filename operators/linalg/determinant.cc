@@ -7,7 +7,7 @@
 namespace opbridge::op {
 namespace {
 
-// torch.sgn: also for infinities; 0 for a real NaN.
+// torch.sgn, infinities included; 0 for a real NaN.
 double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 std::complex<double> sign_of(std::complex<double> x) { return x == 0.0 ? x : x / std::abs(x); }
 

@@ -25,7 +25,7 @@ struct Pivot {
   Eigen::Index row, size;
 };
 
-// Chooses the next block of D, given the remaining matrix, all of whose elements are stored.
+// Chooses the next block of D, given the remaining matrix with all its elements.
 template <class M>
 Pivot choose_pivot(const M& left) {
   const double alpha = (1 + std::sqrt(17.0)) / 8;
@@ -48,8 +48,8 @@ Pivot choose_pivot(const M& left) {
   return {largest, taxicab(left(largest, largest)) >= alpha * row ? 1 : 2};
 }
 
-// Solves D X = B in place for a block D, of which the lower triangle is read. Computes with quotients, as
-// LAPACK's sytrs does: a determinant would overflow earlier.
+// Solves D X = B in place for a block D; reads only its lower triangle. Computes with quotients, as LAPACK's
+// sytrs does: a determinant would overflow earlier.
 template <class S, class D, class B>
 void solve_block(const D& block, B&& b, bool hermitian) {
   if (block.rows() == 1) {

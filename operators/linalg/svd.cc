@@ -78,7 +78,7 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
     const Eigen::Index u = full ? rows : 0, v = full ? columns : 0;
     return {Matrix<S>::Identity(rows, u), {}, Matrix<S>::Identity(columns, v)};
   }
-  // Scales `a` so that squares neither overflow nor underflow; the inverse of the unit does not either.
+  // Scales `a` so that squares neither overflow nor underflow, nor does the inverse of the unit.
   constexpr int kLimit = std::numeric_limits<R>::max_exponent - 3;
   const R greatest = greatest_size(a);
   const R unit = greatest > 0 ? std::ldexp(R(1), std::clamp(std::ilogb(greatest), -kLimit, kLimit)) : 1;

@@ -65,7 +65,7 @@ OPBRIDGE_OPERATOR(
       reduction_of(reduce);
       require(!initial || initial->empty(), "initial must be a scalar");
       require(!offsets.empty() && offsets.size() <= data.size(),
-              "offsets must have at least one dimension, and at most those of data");
+              "offsets must have at least one dimension, and at most as many as data");
       require(offsets.back() >= 1, "offsets must hold the end of the last segment");
       Shape result = data;
       const std::size_t axis = offsets.size() - 1;

@@ -98,7 +98,7 @@ Parts incomplete_gamma(double a, double x) {
   constexpr Parts kNone{kNan, kNan}, kAll{1, 0}, kNothing{0, 1};
   if (a < 0 || x < 0) return kNone;
   if (a == 0) return x > 0 ? kAll : kNone;
-  // As in PyTorch, also if a is NaN.
+  // As in PyTorch, even if a is NaN.
   if (x == 0) return kNothing;
   if (std::isinf(a)) return std::isinf(x) ? kNone : kNothing;
   if (std::isinf(x)) return kAll;

@@ -47,8 +47,8 @@ void add_compare(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "compare", "List what differs between two ONNX models: operators, nodes, opsets, inputs, weights");
   auto options = std::make_shared<Options>();
-  command->add_option("a", options->a, "An ONNX model; what it alone has is marked -")->required();
-  command->add_option("b", options->b, "Another one; what it alone has is marked +")->required();
+  command->add_option("a", options->a, "An ONNX model; what only it has is marked -")->required();
+  command->add_option("b", options->b, "Another one; what only it has is marked +")->required();
   command->add_option("--html", options->html, "Write the comparison as one HTML page into this file");
   command->footer(
       "Nodes are compared by what they compute, not by name. `opbridge verify` compares results.\n"

@@ -107,7 +107,7 @@ void add_convert(CLI::App& app) {
   command->add_flag("--mutations-as-outputs", options.mutations_as_outputs,
                     "Return the new content of mutated inputs and buffers as extra outputs, NAME_out");
   command->add_flag("--random", options.random, "Let dropout in training mode be random");
-  CLI::Option* quiet = command->add_flag("--quiet", arguments->quiet, "Print errors alone");
+  CLI::Option* quiet = command->add_flag("--quiet", arguments->quiet, "Print only errors");
   command->add_flag("--verbose", arguments->verbose, "Print the time of each step")->excludes(quiet);
   command->callback([arguments] { run(*arguments); });
 }

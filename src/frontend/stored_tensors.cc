@@ -131,7 +131,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
       refuse(
           name,
           fmt::format("is stored {}, so the model cannot point to it; store weights in the model or beside "
-                      "it instead of referring to the file, or save the program anew with a contiguous "
+                      "it instead of referring to the file, or save the program again with a contiguous "
                       "weight",
                       obstacle),
           ErrorCode::unsupported);

@@ -252,7 +252,7 @@ class Functionalizer {
     for (Storage* storage : storages) link(*storages.front(), *storage);
   }
 
-  // PyTorch makes a vector of a number.
+  // PyTorch flattens a 0-d tensor to a vector.
   static bool joins_no_dims(const ir::Node& node, const ir::Value* self) {
     const size_t rank = self->tensor_type().rank();
     return rank > 0 && node.outputs[0]->tensor_type().rank() == rank;

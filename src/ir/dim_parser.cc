@@ -231,7 +231,7 @@ class Parser {
     const ExprPtr down = dim_expr::floor(operand);
     if (dim_expr::compare(*down, *operand) == 0) return down;
     if (const auto least = dim_expr::least(*down); least && *least >= 0) return down;
-    fail("truncates what may be negative");
+    fail("truncates a value that may be negative");
   }
 
   // Symbol('s0', integer=True, positive=True), after the opening parenthesis.

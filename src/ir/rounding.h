@@ -13,7 +13,7 @@ class Rounding {
  public:
   explicit Rounding(const Graph& graph) : readers_(graph) {}  // without the bodies of its nodes
 
-  // Whether the value is rounded or compared, maybe after it is scaled, shifted, limited or rearranged.
+  // Whether the value is rounded or compared, possibly after it is scaled, shifted, limited or rearranged.
   bool follows(const Value* value) const;
   const std::vector<const Node*>& users(const Value* value) const { return readers_.of(value); }
 

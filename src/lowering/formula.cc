@@ -14,7 +14,7 @@ Formula Formula::size(const Dim& dim, const Formula& like) {
 }
 
 Formula::operator Value() const {
-  if (g_ == nullptr) throw Error(ErrorCode::internal, "a formula of numbers alone");
+  if (g_ == nullptr) throw Error(ErrorCode::internal, "a formula of numbers without a tensor");
   return tensor_;
 }
 
@@ -30,7 +30,7 @@ Formula node(std::string_view op, const Formula& a, const Formula& b) {
     if (op == "Sub") return a.number_ - b.number_;
     if (op == "Mul") return a.number_ * b.number_;
     if (op == "Div") return a.number_ / b.number_;
-    throw Error(ErrorCode::internal, "a formula of numbers alone");
+    throw Error(ErrorCode::internal, "a formula of numbers without a tensor");
   }
   GraphBuilder& g = a.g_ != nullptr ? *a.g_ : *b.g_;
   return {g, g.op(op, a.like(b), b.like(a))};

@@ -52,7 +52,7 @@ std::shared_ptr<const ir::SparseTensor> read_sparse_tensor(std::string_view mess
   return result;
 }
 
-// The fields of one message. The kind, which may be the last field, decides which of them counts.
+// The fields of one message. The kind, which may be the last field, decides which of them holds the value.
 class AttributeFields {
  public:
   AttributeFields(std::string_view message, TensorReader& tensors, TypeReader& types,

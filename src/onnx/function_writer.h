@@ -14,7 +14,7 @@ struct FunctionHead {
   std::string domain;
   std::string name;
   int version = 1;
-  std::vector<std::string> attributes;  // what nodes that call it may have
+  std::vector<std::string> attributes;  // that nodes calling it may have
 };
 
 // A function has no initializers: those of `body` become nodes. `opset_imports` holds the domains of its

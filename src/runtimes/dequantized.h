@@ -1,4 +1,4 @@
-// Weights that a DequantizeLinear makes of integers.
+// Weights that a DequantizeLinear computes from integers.
 #pragma once
 
 #include <optional>

@@ -19,7 +19,7 @@ namespace {
 
 using support::shell_quoted;
 
-// The text in one line, without what would end a comment or a string of Python.
+// The text on one line, without characters that would end a Python comment or string.
 std::string one_line(std::string_view text) {
   std::string result(text);
   std::ranges::replace_if(
@@ -41,7 +41,7 @@ std::string unique_head(const std::string& head, support::NameCounts& names) {
   return support::unique_name(names, head.substr(0, open)) + head.substr(open);
 }
 
-// How to begin an operator that has the kernel.
+// How to start an operator that has the kernel.
 std::string project_text(const MissingOperator& missing) {
   const std::string schema = missing.schema.str();
   const std::string why = why_no_project(missing.schema, schema);

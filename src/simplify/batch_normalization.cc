@@ -90,7 +90,7 @@ bool fold_batch_normalization(ir::Graph& graph) {
     folded.insert(&node);
   });
   ir::erase_nodes(graph, folded);
-  // Remove the old weights, whose names the new ones have.
+  // Remove the old weights; the new ones have their names.
   return !folded.empty() && ir::remove_dead_code(graph);
 }
 

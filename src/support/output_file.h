@@ -31,7 +31,7 @@ class OutputFile {
   friend void publish(OutputFile& data, OutputFile& model);
   void rename_to_target();
 
-  // Closed and removed unless it is published, also if the constructor throws.
+  // Closed and removed unless it is published, even if the constructor throws.
   struct Temporary {
     std::filesystem::path path;  // empty once published
     int descriptor = -1;
@@ -46,10 +46,10 @@ class OutputFile {
 // Moves the closed file to its target in one step, replacing what is there.
 void publish(OutputFile& file);
 
-// Moves a model and its data file to their targets. A model, old or new, never stands beside data that is not
-// its own: the old model is moved aside first, then the data and the new model are moved in. If a step fails,
-// the earlier steps are undone. If the process is killed in between, the target holds no model and the old
-// files remain beside it as `.opbridge-*`.
+// Moves a model and its data file to their targets. A model, old or new, is never beside data that is not its
+// own: the old model is moved aside first, then the data and the new model are moved in. If a step fails, the
+// earlier steps are undone. If the process is killed in between, the target holds no model and the old files
+// remain beside it as `.opbridge-*`.
 void publish(OutputFile& data, OutputFile& model);
 
 // Throws Error(invalid_argument) if `output` is the file `input`, under whatever name.

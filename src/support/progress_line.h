@@ -19,7 +19,7 @@ class ProgressLine : public Progress {
  public:
   struct Options {
     bool line = true;
-    bool times = false;  // prints the time of each step, also without a terminal
+    bool times = false;  // prints the time of each step, even without a terminal
   };
 
   explicit ProgressLine(Options options);

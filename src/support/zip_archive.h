@@ -19,7 +19,7 @@ namespace opbridge::support {
 class ByteReader;
 class Inflater;
 
-// Whether the bytes, or those of the file, begin as a zip archive.
+// Whether the bytes, or those of the file, begin like a zip archive.
 bool begins_as_zip(std::span<const std::byte> bytes);
 bool is_zip(const std::filesystem::path& file);
 

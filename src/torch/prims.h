@@ -5,8 +5,8 @@
 
 namespace opbridge::torch {
 
-// Replaces calls of them, also in bodies, by calls of the ATen operators that compute the same. Those without
-// such an operator stay.
+// Replaces their calls, including those in bodies, by calls of equivalent ATen operators. A call without an
+// equivalent stays.
 void replace_prims(ir::Graph& graph);
 
 }  // namespace opbridge::torch

@@ -70,7 +70,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "must ascend from 0": ({"offsets": np.array([2, 1])}, "sum"),
     "must ascend": ({"offsets": np.array([-1, 3])}, "sum"),
     "must hold the end of the last segment": ({"offsets": np.zeros(0, np.int64)}, "sum"),
-    "at most those of data": ({"offsets": np.zeros((3, 1), np.int64)}, "sum"),
+    "at most as many as data": ({"offsets": np.zeros((3, 1), np.int64)}, "sum"),
     "must be a scalar": ({"initial": np.zeros(2)}, "sum"),
 }
 

@@ -159,7 +159,7 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
   dims.at(axis) = self.dim(axis);
   self = g.expand(self, dims);
   dims.at(axis) = indices.dim(axis);
-  // PyTorch wraps the indices around, also those out of range.
+  // PyTorch wraps the indices around, even those out of range.
   indices = g.cast(indices, ElementType::int64);
   Value size = g.size(self.dim(axis));
   indices = floor_modulo(g, indices, g.op("Max", size, g.scalar(1, ElementType::int64)));

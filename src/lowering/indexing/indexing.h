@@ -53,7 +53,7 @@ Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value 
 std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
                                                   std::vector<std::optional<Value>> given);
 
-// Negative indices as those counted from the start, where ONNX requires it: before opset 11.
+// Converts negative indices to indices from the start, where ONNX requires it: before opset 11.
 Value from_start(GraphBuilder& g, Value index, const Dim& size);
 
 // The inverse permutation.

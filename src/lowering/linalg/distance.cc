@@ -21,7 +21,7 @@ Value dist(GraphBuilder& g, Value a, Value b, Scalar p) {
   return g.cast(vector_norm(g, difference, p.to_double(), {}, false), type);
 }
 
-// Whether standard ONNX may compute this many differences at once, all of which take memory.
+// Whether standard ONNX may compute this many differences at once; all of them are in memory.
 bool is_feasible(const Dim& differences) {
   constexpr int64_t most_elements = 1 << 16;
   return differences.is_static() && differences.value() <= most_elements;

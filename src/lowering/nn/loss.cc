@@ -15,7 +15,7 @@ namespace {
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 Value at_least(GraphBuilder& g, Value x, double least) { return g.op("Max", x, constant(g, x, least)); }
-// x if it is above 0, otherwise 0, also for NaN.
+// x if it is above 0; otherwise, and for NaN, 0.
 Value above_zero(GraphBuilder& g, Value x) {
   Value zero = constant(g, x, 0);
   return g.op("Where", g.op("Greater", x, zero), x, zero);

@@ -132,7 +132,7 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
   const bool half = is_half(type);
-  // LayerNormalization computes in float32, also for float64, and rejects axes without elements.
+  // LayerNormalization computes in float32, even for float64, and rejects axes without elements.
   if (g.opset() >= 17 && type != ElementType::float64 && !may_be_empty(normalized_shape)) {
     // Under autocast the input may be of a half type and the weights float32; PyTorch does not round the
     // weights.
@@ -206,7 +206,7 @@ bool is_finite(const ir::Weight& weight) {
 Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,
                  std::optional<Value> bias, double eps) {
   if (!is_floating_point(input.element_type()))
-    g.refuse("PyTorch normalizes floating-point numbers alone; convert the input");
+    g.refuse("PyTorch normalizes only floating-point numbers; convert the input");
   const ElementType type = input.element_type();
   const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;

@@ -1,9 +1,10 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: DequantizeLinear of int8 by one scale, then Transpose, Reshape, Squeeze, Unsqueeze, Slice or
-// MaxPool; from opset 21 on, where QuantizeLinear has output_dtype. Fault: the model does not load. The
-// runtime quantizes the result once more, and then exchanges int8 for uint8 in the zero point, but not in
-// output_dtype. Rewrite: the levels are moved, and dequantized afterwards. Tests: test_runtime_faults.py, and
-// test_dequantized_tensors_may_be_moved.
+// MaxPool; from opset 21 on, where QuantizeLinear has output_dtype.
+// Fault: the model does not load. The runtime quantizes the result once more, and then exchanges int8 for
+// uint8 in the zero point, but not in output_dtype.
+// Rewrite: the levels are moved, and dequantized afterwards.
+// Tests: test_runtime_faults.py, and test_dequantized_tensors_may_be_moved.
 #include "ir/attribute_or.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"

@@ -1,5 +1,6 @@
 // Versions: 1.20 to 1.32, each with some of these faults.
-// Model: y = MatMul(x, DequantizeLinear(w, scale)), with w constant, also with a Transpose between, or Conv.
+// Model: y = MatMul(x, DequantizeLinear(w, scale)), with w constant, with or without a Transpose between the
+// two; also Conv.
 // Faults: the runtime computes the weight at each run, which takes longer than the product; a product with a
 // weight of 8 bits becomes a MatMulNBits, which rounds x to 8 bits; in 1.20, a model with a Transpose of int8
 // with a scale for each row and no zero points cannot be loaded.

@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 and 1.32.
 // Model: Gather by a Range that begins or ends below 0.
 // Fault: the runtime fuses both into a Slice, for which negative bounds count from the end of the axis.
-// Rewrite: the step and the start are applied to a range from 0. Tests: test_runtime_faults.py,
-// test_places_that_go_down_or_begin_below_zero.
+// Rewrite: the step and the start are applied to a range from 0.
+// Tests: test_runtime_faults.py, test_places_that_go_down_or_begin_below_zero.
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
 

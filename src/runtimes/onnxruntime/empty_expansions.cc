@@ -1,7 +1,8 @@
 // Versions: all that were tried, 1.20 and 1.32.
 // Model: Sigmoid(Expand(Sigmoid(x), (0, 3))), with x of (1, 3).
 // Fault: the runtime removes the Expand when it loads the model, and the result is (1, 3).
-// Rewrite: a constant without elements. Test: test_runtime_faults.py.
+// Rewrite: a constant without elements.
+// Test: test_runtime_faults.py.
 #include "lowering/common.h"
 #include "runtimes/onnxruntime/replacements.h"
 

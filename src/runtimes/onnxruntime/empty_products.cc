@@ -1,9 +1,10 @@
 // Versions: 1.20 and 1.31; 1.32 has none of these faults.
 // Model: y = MatMul(x, v), with v a vector: of (2, 0) and (0); of (0, 3) and (3). And of matrices (1, 2, 3)
-// and (0, 3, 4). Fault: the first leaves the memory of y as it was; the others fail, although they have no
-// elements. Rewrite: the vector becomes a matrix of one column, whose axis is taken from the result. Where
-// all dims are known and the result of a broadcast of batches has no elements, it is a constant. Tests:
-// test_runtime_faults.py, mend_empty_products.txt.
+// and (0, 3, 4).
+// Fault: the first leaves the memory of y as it was; the others fail, although they have no elements.
+// Rewrite: the vector becomes a matrix of one column, whose axis is taken from the result. Where all dims are
+// known and the result of a broadcast of batches has no elements, it is a constant.
+// Tests: test_runtime_faults.py, mend_empty_products.txt.
 #include <algorithm>
 #include <vector>
 

@@ -2,8 +2,8 @@
 // Model: LSTM, GRU or RNN of float64.
 // Fault: LSTM and GRU fail when they run; RNN has no kernel.
 // Rewrite: a Scan over the steps. Forms that no mapping makes stay: one direction in reverse, peepholes,
-// other activations, or a GRU that resets before it multiplies. Tests: test_runtime_faults.py,
-// test_lowering_recurrent.py, test_packed_sequences.py.
+// other activations, or a GRU that resets before it multiplies.
+// Tests: test_runtime_faults.py, test_lowering_recurrent.py, test_packed_sequences.py.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -1,4 +1,4 @@
-// Versions: 1.31; in 1.32, an infinite scalar alone; 1.20 does not have the fault.
+// Versions: 1.31; in 1.32, only an infinite scalar; 1.20 does not have the fault.
 // Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant.
 // Fault: the runtime fuses the scalar into the MatMul as a float32 attribute, which loses precision; a model
 // with an infinite scalar does not load.
@@ -8,7 +8,9 @@
 // Versions: 1.20; 1.31 and 1.32 do not have the fault.
 // Model: a MatMul of float64 with an operand that a Transpose makes.
 // Fault: the runtime fuses the two into a node for which it has no kernel of float64, so that the model does
-// not load. Rewrite: the same. Tests: test_runtime_faults.py, and test_products_of_transposed_float64.
+// not load.
+// Rewrite: the same.
+// Tests: test_runtime_faults.py, and test_products_of_transposed_float64.
 #include <algorithm>
 #include <optional>
 

@@ -2,7 +2,8 @@
 // Model: Conv, ConvTranspose, AveragePool or GlobalAveragePool of float64.
 // Fault: there are no kernels; the model does not load.
 // Rewrite: a product of the gathered windows; their sum, divided by the number of elements that count; a
-// ReduceMean. Tests: test_runtime_faults.py, test_lowering_convolution.py, test_lowering_pooling_windows.py.
+// ReduceMean.
+// Tests: test_runtime_faults.py, test_lowering_convolution.py, test_lowering_pooling_windows.py.
 #include <functional>
 #include <numeric>
 

@@ -1,6 +1,6 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
-// Model: q = QuantizeLinear(Conv(DequantizeLinear(p), w)) with a constant w of floats, also of a
-// ConvTranspose or Gemm, with a Relu or Clip between the two, or a Reshape and the like before.
+// Model: q = QuantizeLinear(Conv(DequantizeLinear(p), w)) with a constant w of floats; also with
+// ConvTranspose or Gemm, with a Relu or Clip after it, or with a Reshape or the like before it.
 // Fault: the runtime rounds w to 8 bits, with one scale for all of it, so that most elements of q may be off
 // by a level or two.
 // Rewrite: a Max with -inf, which changes nothing, after the product.

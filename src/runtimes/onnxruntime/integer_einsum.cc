@@ -1,8 +1,8 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: Einsum of int64 that sums a dim which only one tensor has, or which has size 1 in the others.
-// Fault: the runtime sums such dims in float64, as ReduceSum (integer_reductions.cc).
-// Rewrite: these dims are summed before and left out of the equation. Tests: test_runtime_faults.py,
-// test_lowering_linear.py.
+// Fault: the runtime sums such dims in float64, like ReduceSum (integer_reductions.cc).
+// Rewrite: these dims are summed before and left out of the equation.
+// Tests: test_runtime_faults.py, test_lowering_linear.py.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

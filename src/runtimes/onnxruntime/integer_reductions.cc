@@ -1,9 +1,11 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: ReduceSum or ReduceProd of int64 with results beyond 2^53, also ones that wrap around; ReduceSum of
-// uint64. Fault: the runtime reduces integers in float64 and converts the result; no version has a kernel for
-// uint64. Rewrite: a MatMul with ones, which adds integers; a ScatterElements that multiplies, from opset 16
-// on. Integers of at most 32 bits, also those cast from such, are summed as int64: float64 holds these sums
-// exactly. Tests: test_runtime_faults.py, test_lowering_reduction.py.
+// uint64.
+// Fault: the runtime reduces integers in float64 and converts the result; no version has a kernel for uint64.
+// Rewrite: a MatMul with ones, which adds integers; a ScatterElements that multiplies, from opset 16 on.
+// Integers of at most 32 bits, and integers cast from these, are summed as int64: float64 holds these sums
+// exactly.
+// Tests: test_runtime_faults.py, test_lowering_reduction.py.
 #include <algorithm>
 
 #include "lowering/common.h"
@@ -58,7 +60,7 @@ Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction) {
     return g.cast(sum, type);
   }
   const Rows rows = rows_of(g, *node);
-  // Sums wrap around, so those of int64 have the bits of those of uint64.
+  // Sums wrap around, so int64 sums have the same bits as uint64 sums.
   const ElementType summed = type == ElementType::uint64 ? ElementType::int64 : type;
   Value ones = lowering::filled(g, std::vector{rows.dims.back()}, 1, summed);
   Value sum = g.op("MatMul", g.cast(rows.elements, summed), ones);

@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 to 1.32.
 // Model: LogSoftmax of float64 with a NaN.
 // Fault: the sum of the exponentials is clipped from below, which turns NaN into a number.
-// Rewrite: NaN where Softmax, which does not clip, is NaN. Tests: test_runtime_faults.py,
-// test_lowering_activation.py.
+// Rewrite: NaN where Softmax, which does not clip, is NaN.
+// Tests: test_runtime_faults.py, test_lowering_activation.py.
 #include <cmath>
 
 #include "runtimes/onnxruntime/replacements.h"

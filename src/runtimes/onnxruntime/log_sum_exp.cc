@@ -1,9 +1,9 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
-// Model: ReduceLogSumExp of infinity beside NaN; at opset 28 also of large numbers.
+// Model: ReduceLogSumExp of infinity and NaN; at opset 28 also of large numbers.
 // Fault: the result is infinity, not NaN.
 // Rewrite: the greatest element is subtracted, and the parts are computed one by one. If there may be no
-// elements, which ReduceMax does not take, the sum of the NaN is added. Tests: test_runtime_faults.py,
-// test_lowering_reduction.py.
+// elements, which ReduceMax does not take, the sum of the NaN is added.
+// Tests: test_runtime_faults.py, test_lowering_reduction.py.
 #include <algorithm>
 
 #include "lowering/common.h"

@@ -1,8 +1,9 @@
 // Versions: all that were tried, 1.20 to 1.32.
 // Model: ReduceSum, ReduceMean, ReduceL1, ReduceL2 or ReduceSumSquare of float32 that adds more than 65,536
-// elements. Fault: the runtime adds one after the other; the sum is less accurate than PyTorch's, which adds
-// blockwise. Rewrite: the reduction is computed in float64. Tests: test_runtime_faults.py,
-// test_lowering_reduction.py.
+// elements.
+// Fault: the runtime adds one after the other; the sum is less accurate than PyTorch's, which adds blockwise.
+// Rewrite: the reduction is computed in float64.
+// Tests: test_runtime_faults.py, test_lowering_reduction.py.
 #include "runtimes/onnxruntime/reduction_node.h"
 #include "runtimes/onnxruntime/replacements.h"
 

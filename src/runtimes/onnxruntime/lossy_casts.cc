@@ -1,4 +1,4 @@
-// Versions: 1.20 to 1.32; the first fault in 1.20 alone.
+// Versions: 1.20 to 1.32; the first fault only in 1.20.
 // Model: b = Cast(Cast(x, to=int64), to=bool), also by way of another type in which a nonzero number of x may
 // become 0; and n = Cast(Cast(x, to=int64), to=int32) with x of floats, also by way of uint32 or uint64, and
 // to any shorter integer.

@@ -12,8 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 6> movements = {"MaxPool", "Reshape",   "Slice",
                                                        "Squeeze", "Transpose", "Unsqueeze"};
 
-// The runtime exchanges Transpose with any DequantizeLinear, the other operators only with one of known
-// scale.
+// The runtime swaps a Transpose with any DequantizeLinear, the other operators only with one of known scale.
 bool has_one_known_scale(const ir::Node& node) {
   return std::ranges::all_of(node.inputs.begin() + 1, node.inputs.end(), [](const ir::Value* input) {
     return !input || (input->weight && input->weight->element_count() == 1);

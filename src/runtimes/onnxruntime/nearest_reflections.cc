@@ -2,8 +2,8 @@
 // Model: GridSample with mode "nearest", padding_mode "reflection" and align_corners=0, of coordinates
 // outside the image that are midway between two pixels.
 // Fault: the runtime rounds the coordinates before it reflects them; ONNX reflects them first.
-// Rewrite: the grid is reflected into [-1, 1] by other nodes. Tests: test_runtime_faults.py,
-// test_lowering_sampling.py.
+// Rewrite: the grid is reflected into [-1, 1] by other nodes.
+// Tests: test_runtime_faults.py, test_lowering_sampling.py.
 #include "ir/attribute_or.h"
 #include "lowering/common.h"
 #include "runtimes/onnxruntime/replacements.h"

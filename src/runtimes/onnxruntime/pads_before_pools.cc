@@ -1,9 +1,10 @@
 // Versions: 1.20, up to opset 20, and 1.31, which does not fuse an AveragePool; 1.32 does not have the fault.
-// Model: a Pad of zeros before a MaxPool or an AveragePool. Fault: the runtime fuses the Pad into the pool's
-// own padding, which MaxPool treats as -inf and AveragePool may not count. The kernels also reject padding
-// that is not smaller than the window. Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to
-// the same shape follows it. Neither form is fused into the pool. Tests: test_runtime_faults.py,
-// test_lowering_pooling.py, and APadOutsideABodyIsKeptFromThePoolInside.
+// Model: a Pad of zeros before a MaxPool or an AveragePool.
+// Fault: the runtime fuses the Pad into the pool's own padding, which MaxPool treats as -inf and AveragePool
+// may not count. The kernels also reject padding that is not smaller than the window.
+// Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape follows it. Neither form
+// is fused into the pool.
+// Tests: test_runtime_faults.py, test_lowering_pooling.py, and APadOutsideABodyIsKeptFromThePoolInside.
 #include <numeric>
 
 #include "ir/rewriter.h"

@@ -1,7 +1,8 @@
 // Versions: 1.20; 1.31 and 1.32 do not have the fault.
 // Model: MaxPool of uint8 with indices, of a window that is all 0.
 // Fault: the index is not set.
-// Rewrite: the MaxPool computes in float32. Tests: test_runtime_faults.py, test_lowering_pooling_windows.py.
+// Rewrite: the MaxPool computes in float32.
+// Tests: test_runtime_faults.py, test_lowering_pooling_windows.py.
 #include "runtimes/onnxruntime/replacements.h"
 
 namespace opbridge::onnxruntime {

@@ -1,7 +1,8 @@
 // Versions: all that were tried, 1.20 to 1.32; Dropout has a kernel in 1.32.
 // Model: RandomUniform of opset 22.
 // Fault: there is no kernel; the model does not load.
-// Rewrite: none; the node is refused. Tests: test_runtime_faults.py, test_lowering_random.py.
+// Rewrite: none; the node is refused.
+// Tests: test_runtime_faults.py, test_lowering_random.py.
 #include "runtimes/onnxruntime/replacements.h"
 
 namespace opbridge::onnxruntime {

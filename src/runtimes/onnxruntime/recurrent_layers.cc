@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 and 1.32.
 // Model: LSTM or GRU of (n, 0, k): a batch without sequences.
 // Fault: the process crashes.
-// Rewrite: if there may be no sequence, one of zeros is appended, and removed from the results. Tests:
-// test_runtime_faults.py, test_lowering_recurrent.py.
+// Rewrite: if there may be no sequence, one of zeros is appended, and removed from the results.
+// Tests: test_runtime_faults.py, test_lowering_recurrent.py.
 #include "ir/attribute_or.h"
 #include "lowering/common.h"
 #include "runtimes/onnxruntime/replacements.h"

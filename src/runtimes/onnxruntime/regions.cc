@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 and 1.32.
 // Model: RoiAlign of opset 22.
 // Fault: there is no kernel; the model does not load.
-// Rewrite: opbridge::roi_align, whose regions have the index of their image in the first column. Tests:
-// test_runtime_faults.py, test_lowering_vision.py.
+// Rewrite: opbridge::roi_align, whose regions have the index of their image in the first column.
+// Tests: test_runtime_faults.py, test_lowering_vision.py.
 #include "ir/attribute_or.h"
 #include "runtimes/onnxruntime/replacements.h"
 

@@ -95,7 +95,7 @@ class Replacing {
     const BuilderStage stage(g_);
     const auto reserve = [&](const std::vector<ir::Value*>& values) {
       for (const ir::Value* value : values) {
-        // A value may have the name that the builder would make from that of a node.
+        // A value may have the name that the builder would derive from the name of a node.
         stage.reserve_name(value->name.substr(0, value->name.rfind(":out")));
         stage.reserve_name(value->name);
         for (const std::string& symbol : new_symbols_of(*value)) stage.reserve_symbol(symbol);

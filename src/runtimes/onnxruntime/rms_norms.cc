@@ -3,8 +3,8 @@
 // number by a longer vector w; and the layer normalization, for which x is Sub(y, ReduceMean(y)), of a y that
 // is cast from another type.
 // Fault: the runtime fuses the nodes. Its kernel computes in float32, and does not broadcast the rows. The
-// fused layer normalization takes the tensor before the Cast beside weights of the type after it, and the
-// model does not load.
+// fused layer normalization takes the tensor before the Cast, but weights of the type after it, and the model
+// does not load.
 // Rewrite: Mul(x, x) for Pow(x, 2), which the runtime does not fuse.
 // Tests: test_runtime_faults.py, test_lowering_normalization.py, and
 // test_rms_norm_of_one_number_broadcasts_to_its_weight.

@@ -1,6 +1,6 @@
 // Versions: 1.20, 1.31 and 1.32.
 // Model: y = MatMul(Cast(Transpose(x, perm=[1, 0, 2])), w), with x of int32 and w a constant of float32.
-// Fault: the process crashes while it loads the model, for a perm that moves the first axis behind the other
+// Fault: the process crashes while it loads the model, for a perm that moves the first axis after the other
 // batch axes: [1, 0, 2], [1, 2, 0], [1, 2, 0, 3], …. The runtime itself inserts such a Cast between a
 // Transpose and a float16 MatMul by a constant.
 // Rewrite: the Cast comes before the Transpose; that MatMul of float16 is computed in float32.

@@ -1,7 +1,8 @@
 // Versions: 1.20 to 1.32.
-// Model: y = Round(Mul(x, Div(1, s))), or Mul(x, Div(1, s)) of integers. Fault: the runtime computes x / s,
-// which is rounded once and not twice, so that y may be another integer. Quantization rounds such products,
-// and the least element of a symmetric range is always halfway between two integers.
+// Model: y = Round(Mul(x, Div(1, s))), or Mul(x, Div(1, s)) of integers.
+// Fault: the runtime computes x / s, which is rounded once and not twice, so that y may be another integer.
+// Quantization rounds such products, and the least element of a symmetric range is always halfway between two
+// integers.
 // Rewrite: Mul(x, Neg(Div(-1, s))), which is equal and not fused.
 // Tests: test_runtime_faults.py, test_products_by_inverses_are_rounded_as_written, and
 // test_integer_inverses_are_truncated.

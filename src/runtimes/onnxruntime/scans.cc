@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 and 1.32.
 // Model: Scan over an axis other than the first, of a tensor without elements.
 // Fault: the process is killed by a division by 0.
-// Rewrite: the axis is moved to the front, and back in the results. Tests: test_runtime_faults.py,
-// test_lowering_cumulative.py.
+// Rewrite: the axis is moved to the front, and back in the results.
+// Tests: test_runtime_faults.py, test_lowering_cumulative.py.
 #include <algorithm>
 
 #include "ir/attribute_or.h"

@@ -1,8 +1,8 @@
 // Versions: all that were tried, 1.20 to 1.32.
 // Model: ScatterND with a reduction, of many updates at equal indices.
 // Fault: several threads write without a lock, and some updates are lost.
-// Rewrite: a ScatterElements of the rows of the flattened data, which one thread writes. Tests:
-// test_runtime_faults.py, test_additions_at_equal_indices_are_not_lost.
+// Rewrite: a ScatterElements of the rows of the flattened data, which one thread writes.
+// Tests: test_runtime_faults.py, test_additions_at_equal_indices_are_not_lost.
 #include <algorithm>
 #include <span>
 

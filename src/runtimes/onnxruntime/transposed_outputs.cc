@@ -1,6 +1,7 @@
 // Versions: 1.20, 1.31 and 1.32.
-// Model: an output u of the model, and QuantizeLinear(Transpose(u)), also with a Reshape or a MaxPool between
-// the two. Fault: the runtime quantizes u before it is transposed, and returns the quantized values as u too.
+// Model: an output u of the model, and QuantizeLinear(Transpose(u)), with or without a Reshape or a MaxPool
+// between the two.
+// Fault: the runtime quantizes u before it is transposed, and returns the quantized values as u too.
 // Rewrite: a Max with -inf, which changes nothing, before the Transpose.
 // Tests: test_runtime_faults.py, test_quantized_transposes_of_outputs.
 #include <array>
