@@ -77,7 +77,8 @@ class SymbolicRegistry {
   void add_operator(std::string_view schema_line);
 
   // Registers every operator of a library (libNAME_torch.so or libNAME_ort.so), with its lowerings to
-  // standard ONNX. The library stays open.
+  // standard ONNX. The library stays open. Throws Error(invalid_file) if it cannot be opened, is not an
+  // operator library, or was built with another version of opbridge.
   void add_operators(const std::filesystem::path& library);
 
   // The opset version of a custom domain that its registered operators need; at least 1.

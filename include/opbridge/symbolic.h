@@ -98,6 +98,7 @@ class Scalar {
   std::variant<bool, int64_t, double, std::complex<double>, Dim, Value> value_;
 };
 
+// The parameter for an argument that the function does not read.
 struct Ignored {};
 
 // A named attribute of the node being made: `attr("axis", 1)`.
@@ -217,8 +218,10 @@ class GraphBuilder {
   Dim unknown_size(const std::string& stem, int64_t least = 0);
 
   // Constants.
-  Value constant(ir::Weight weight);                    // an initializer
-  Value scalar(const Scalar& value, ElementType type);  // 0-d
+  Value constant(ir::Weight weight);  // an initializer
+  // 0-d: a constant, or a node if `value` is known only when the model runs. Throws Error(unsupported) if
+  // `type` cannot represent the kind of number, such as a complex number in a real type.
+  Value scalar(const Scalar& value, ElementType type);
   Value scalar_like(Value like, const Scalar& value) { return scalar(value, like.element_type()); }
   // A Python number as an operand: 0-d, bool, int64, float64 or complex128. Where ONNX's schema requires the
   // same element type of it and a tensor, it takes the tensor's type if that can hold its value.
@@ -247,21 +250,23 @@ class GraphBuilder {
   // Operators whose form changed between opsets, and other common ones. They return their input where they
   // would not change it.
   Value cast(Value value, ElementType to);
-  Value reshape(Value value, std::span<const Dim> dims);
+  Value reshape(Value value, std::span<const Dim> dims);  // dims of the result, no -1
   Value reshape(Value value, std::initializer_list<Dim> dims) {
     return reshape(value, std::span(dims.begin(), dims.size()));
   }
   Value transpose(Value value, std::vector<int64_t> permutation);
-  Value unsqueeze(Value value, std::vector<int64_t> axes);  // axes of the result
-  Value squeeze(Value value, std::vector<int64_t> axes);
-  Value expand(Value value, std::span<const Dim> dims);  // dims of the result, no -1
+  Value unsqueeze(Value value, std::vector<int64_t> axes);  // axes of the result; negative: from its end
+  Value squeeze(Value value, std::vector<int64_t> axes);    // axes of size 1; negative: from the end
+  Value expand(Value value, std::span<const Dim> dims);     // dims of the result, no -1
   Value concat(std::vector<Value> values, int64_t axis);
-  Value slice(Value value, int64_t axis, Value start, Value end,
-              int64_t step = 1);  // start, end: 0-d or 1-d int64
+  // The elements [start, end) along an axis, clamped to its size; negative bounds count from the end. Bounds
+  // that are values are int64: 0-d, or 1-d with one element.
+  Value slice(Value value, int64_t axis, Value start, Value end, int64_t step = 1);
   Value slice(Value value, int64_t axis, int64_t start, int64_t end, int64_t step = 1);
   Value gather(Value value, Value indices, int64_t axis) {
     return op("Gather", value, indices, attr("axis", axis));
   }
+  // The parts of an axis with these sizes, which must add up to the size of the axis.
   std::vector<Value> split(Value value, int64_t axis, std::span<const Dim> sizes);
   // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset requires. No axes means all axes.
   Value reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims);
@@ -344,7 +349,7 @@ ElementType promote(std::span<const PromotionOperand> operands,
                     ElementType default_float = ElementType::float32);
 
 using BoundArguments = std::span<const ir::AttributeValue* const>;
-// The ONNX value that the lowering stage made for each torch-level value; `arguments` hold the latter.
+// Maps each torch-level value, as in SymbolicCall::arguments, to the ONNX value that the lowering stage made.
 class ValueMap {
  public:
   virtual ~ValueMap() = default;

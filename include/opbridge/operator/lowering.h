@@ -156,8 +156,8 @@ class GraphBuilder {
   Value cast(Value value, ElementType to) {
     return form(OPBRIDGE_CAST, {value}, {static_cast<std::int64_t>(to)});
   }
-  Value reshape(Value value, const Shape& dims) { return form(OPBRIDGE_RESHAPE, {value}, dims); }
-  Value expand(Value value, const Shape& dims) { return form(OPBRIDGE_EXPAND, {value}, dims); }  // no -1
+  Value reshape(Value value, const Shape& dims) { return form(OPBRIDGE_RESHAPE, {value}, dims); }  // no -1
+  Value expand(Value value, const Shape& dims) { return form(OPBRIDGE_EXPAND, {value}, dims); }    // no -1
   Value transpose(Value value, const std::vector<std::int64_t>& permutation) {
     return form(OPBRIDGE_TRANSPOSE, {value}, shape_of_numbers(permutation));
   }
@@ -170,12 +170,14 @@ class GraphBuilder {
   Value concat(const std::vector<Value>& values, std::int64_t axis) {
     return form(OPBRIDGE_CONCAT, values, {axis});
   }
+  // The elements [start, end) along an axis, clamped to its size; negative bounds count from the end.
   Value slice(Value value, std::int64_t axis, const Dim& start, const Dim& end, std::int64_t step = 1) {
     return form(OPBRIDGE_SLICE, {value}, {axis, start, end, step});
   }
   Value gather(Value value, Value indices, std::int64_t axis) {
     return op("Gather", value, indices, attr("axis", axis));
   }
+  // The parts of an axis with these sizes, which must add up to the size of the axis.
   std::vector<Value> split(Value value, std::int64_t axis, const Shape& sizes) {
     Shape numbers{axis};
     numbers.insert(numbers.end(), sizes.begin(), sizes.end());
