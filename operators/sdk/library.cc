@@ -411,7 +411,7 @@ std::int32_t lowered_since(const LibraryOperator& op) {
 template <class F>
 bool run_on_operator(std::int32_t index, char* error, std::size_t capacity, const F& f) {
   const auto& operators = library().operators;
-  std::string message = "there is no operator with this number";
+  std::string message = "there is no operator with this index";
   if (index >= 0 && static_cast<std::size_t>(index) < operators.size()) {
     const LibraryOperator& op = operators[static_cast<std::size_t>(index)];
     try {

@@ -110,7 +110,7 @@ void check_schema_version(json::Object program) {
   std::string_view writer = "unknown";
   if (program.at_key("torch_version").get(writer)) writer = "unknown";
   invalid(fmt::format(
-      "schema version {}.{} (written by torch {}), and this opbridge reads {}.x; {}", major,
+      "schema version {}.{} (written by torch {}), but this opbridge reads {}.x; {}", major,
       json::int_field(version, "minor"), writer, known_schema_major,
       major > known_schema_major ? "a newer opbridge may know it" : "save it again with a newer torch"));
 }

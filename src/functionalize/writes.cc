@@ -257,7 +257,7 @@ bool call_by_schema(Memory& memory, ir::Node& node, const OperatorSchema& schema
     const auto index = static_cast<size_t>(result - schema.returns.begin());
     if (tensor == nullptr || is_number(**tensor) || index >= node.outputs.size()) {
       refuse(node,
-             fmt::format("{} writes to its argument {} and does not return it; give it a schema that returns "
+             fmt::format("{} writes to its argument {} but does not return it; give it a schema that returns "
                          "Tensor({}!), or make it pure",
                          node.op, argument.name, argument.type.alias));
     }

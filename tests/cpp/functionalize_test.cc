@@ -475,7 +475,7 @@ TEST(Functionalize, CustomOperators) {
   Program q;
   ir::Value* kept = q.call("aten::exp", {{"self", q.input("x", floats({4}))}}, floats({4}));
   EXPECT_EQ(q.refusal({q.call("custom::lost", {{"x", kept}, {"state", kept}}, floats({4}))}, options),
-            "custom::lost writes to its argument state and does not return it; give it a schema that returns "
+            "custom::lost writes to its argument state but does not return it; give it a schema that returns "
             "Tensor(a!), "
             "or make it pure\n  at line 2");
 }

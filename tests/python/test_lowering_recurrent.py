@@ -125,7 +125,7 @@ def test_a_state_of_another_batch_is_refused(layer: Any) -> None:
         return layer(x, torch.ones(1, 4, 3), weights, False, 1, 0.0, False, False, False)
 
     check(function, torch.rand(5, 4, 2))
-    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, and the input has"):
+    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, but the input has"):
         check(function, torch.rand(5, 4, 2), dynamic=[{1: Dim.DYNAMIC}])
-    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, and the input has 1"):
+    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, but the input has 1"):
         check(function, torch.rand(5, 1, 2))

@@ -61,7 +61,7 @@ std::vector<Value> of_batch(GraphBuilder& g, Cell cell, Value input, const std::
   for (Value state : states) {
     if (state.dim(1) == batch) continue;
     g.refuse(fmt::format(
-        "the initial state is for {} sequences, and the input has {}; give both the same batch size",
+        "the initial state is for {} sequences, but the input has {}; give both the same batch size",
         state.dim(1).str(), batch.str()));
   }
   const auto turned = [&](Value value) { return batch_first ? g.transpose(value, {1, 0, 2}) : value; };
