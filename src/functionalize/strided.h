@@ -13,10 +13,10 @@ namespace opbridge::functionalization {
 // is not contiguous in PyTorch (`self_stride`), or does not begin where its storage does (`self_offset`).
 void note_layout(Memory& memory, const ir::Node& node);
 
-// An operator like as_strided on the view `shown` reads memory by its strides. Returns a view with these
-// elements in row-major order; may emit a permutation. Makes the node's `storage_offset` count from the first
-// of these elements. Throws Error(unsupported) if the layout is not known, or if the operator reads memory
-// outside the view.
+// Returns the view whose elements, in row-major order, are the memory that an operator like as_strided on the
+// view `shown` reads by its strides; may emit a permutation. Makes the node's `storage_offset` count from the
+// first of these elements. Throws Error(unsupported) if the layout is not known, or if the operator reads
+// memory outside the view.
 View& read_by_strides(Memory& memory, ir::Node& node, View& shown);
 
 [[noreturn]] void refuse_layout(const ir::Node& node);
