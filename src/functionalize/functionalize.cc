@@ -350,8 +350,8 @@ class Functionalizer {
     place_new(node, true);
   }
 
-  // An input or a weight that is not contiguous in PyTorch, as the captures state before its first use.
-  // Inputs of the ONNX model have no layout; those of the example may have one that is not contiguous.
+  // Whether the view is of an input that is not contiguous in the example, as the captures note before its
+  // first use. Inputs of the ONNX model have no layout.
   static bool has_layout_of_example(const View& view) {
     const Storage& storage = *view.storage;
     return storage.owner != nullptr && storage.owner->weight == nullptr && !storage.whole->contiguous;

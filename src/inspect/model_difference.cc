@@ -214,11 +214,11 @@ class Comparison {
     result.initializers.push_back(std::move(pair));
   }
 
-  // Whether a value of one model takes the place of the other model's.
+  // Whether a value of one model corresponds to a value of the other.
   bool are_same(const ir::Value* a, const ir::Value* b) const {
     if (a == nullptr || b == nullptr) return a == b;
     if (a->weight != nullptr && b->weight != nullptr && equal(*a->weight, *b->weight)) return true;
-    // The results of nodes that one model lacks differ as these nodes do, which are shown already.
+    // Results of nodes that one model lacks count as the same: the nodes themselves are shown already.
     if (unpaired_.contains(a->producer) && unpaired_.contains(b->producer)) return true;
     const auto found = counterpart_.find(a);
     return found != counterpart_.end() && found->second == b;

@@ -245,7 +245,8 @@ class Legalizer {
   ir::Names names_;
   std::set<std::string, std::less<>> functions_;  // that symbolic functions added: "domain::name"
   support::NameCounts taken_;                     // the names of these and of those made here
-  std::map<std::string, std::string> made_;       // a function under its operator's name → its name
+  std::map<std::string, std::string>
+      made_;  // bytes of a function that has its operator's name → its final name
 };
 
 }  // namespace
