@@ -144,7 +144,7 @@ def test_bounds_beyond_the_type_are_none(dtype):
 
 @pytest.mark.parametrize("bound", [-1, -255])
 def test_negative_bounds_of_unsigned_types_are_refused(bound, tmp_path):
-    with pytest.raises(UnsupportedError, match="a bound below 0"):
+    with pytest.raises(UnsupportedError, match="negative bound"):
         opbridge.export(lambda x: x.clamp(min=bound), (torch.ones(3, dtype=torch.uint8),), tmp_path / "model.onnx")
 
 

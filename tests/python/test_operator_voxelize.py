@@ -84,7 +84,7 @@ def test_no_points() -> None:
         ("coors_range must have six numbers", (3, 3), {"coors_range": [0.0, 1.0]}),
         ("must be positive", (3, 3), {"voxel_size": [0.5, 0.0, 1.0]}),
         ("coors_range must ascend", (3, 3), {"coors_range": [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]}),
-        ("not too large", (3, 3), {"voxel_size": [1e-300, 1.0, 1.0]}),
+        ("span fewer than", (3, 3), {"voxel_size": [1e-300, 1.0, 1.0]}),
         ("overflow", (3, 3), {"voxel_size": [2e-9, 2e-9, 2e-9]}),
         ("max_points and max_voxels must be positive", (3, 3), {"max_points": -1}),
     ],
