@@ -1,10 +1,10 @@
 // Versions: 1.20, 1.31 and 1.32.
 // Model: the layer normalization Mul(Div(Sub(u, ReduceMean(u)), …), w) + b, with w and b of one element each,
 // in vectors.
-// Fault: if u is a sum of three dims, the runtime fuses the nodes and the sum into SkipLayerNormalization; 1.20
-// fuses any u into LayerNormalization. Both take only weights of the length of the rows: the run fails.
-// Rewrite: w becomes a 0-d tensor, with which the runtime fuses neither.
-// Tests: test_runtime_faults.py, test_layer_normalization_by_one_weight.
+// Fault: if u is a sum of three dims, the runtime fuses the nodes and the sum into
+// SkipLayerNormalization; 1.20 fuses any u into LayerNormalization. Both take only weights of the length of
+// the rows: the run fails. Rewrite: w becomes a 0-d tensor, with which the runtime fuses neither. Tests:
+// test_runtime_faults.py, test_layer_normalization_by_one_weight.
 #include "ir/queries.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
