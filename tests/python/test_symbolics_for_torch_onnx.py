@@ -300,6 +300,28 @@ def test_values_are_those_of_torchscript_in_autograd_functions() -> None:
     np.testing.assert_array_equal(run(model)[0], X.numpy() * 2)
 
 
+def test_symbolic_of_an_autograd_function_with_other_parameters_is_refused_with_the_line() -> None:
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+            return x * factor
+
+        @staticmethod
+        def symbolic(g: Any, x: Any) -> Any:
+            return g.op("Relu", x)
+
+    class Failing(Scale):
+        @staticmethod
+        def symbolic(g: Any, x: Any, factor: float) -> Any:
+            raise TypeError("an error of the function itself")
+
+    with pytest.raises(opbridge.Error, match=r"Scale\.symbolic.*does not fit.*2 arguments") as caught:
+        export(lambda x: Scale.apply(x, 2.0))
+    assert "Scale.apply(x, 2.0)" in caught.value.where
+    with pytest.raises(TypeError, match="an error of the function itself"):
+        export(lambda x: Failing.apply(x, 2.0))
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_the_opset_and_the_export_are_known(capture: Any) -> None:
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS

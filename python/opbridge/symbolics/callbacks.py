@@ -8,10 +8,12 @@ torch.onnx or use it, and for ``symbolic`` of an autograd.Function. If such a fu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from opbridge import _core
+from opbridge.errors import InvalidArgumentError
 from opbridge.symbolics.arguments import bind, complete_arguments
 from opbridge.symbolics.builder import Callback, GraphContext, Results
 from opbridge.symbolics.torchscript import OwnFormNeeded, call_function, call_method, uses_torch_onnx
@@ -48,9 +50,32 @@ def for_torch_onnx(function: SymbolicFunction) -> Callback:
 
 
 def call_symbolic_method(function: SymbolicFunction, core: _core.GraphBuilder, arguments: list[Any]) -> Results:
-    """Calls ``symbolic`` of an autograd.Function with the arguments of ``apply``."""
+    """Calls ``symbolic`` of an autograd.Function with the arguments of ``apply``.
+
+    Raises:
+        InvalidArgumentError: The function does not take the arguments.
+    """
     try:
         return call_method(function, core, arguments)
     except OwnFormNeeded:
         g = GraphContext(core)
         return g.results(function(g, *map(wrapped, arguments)))
+    except TypeError as error:
+        signature = inspect.signature(function)
+        if _takes(signature, len(arguments) + 1):
+            raise  # an error of the function's own
+        name = getattr(function, "__qualname__", "symbolic")
+        raise InvalidArgumentError(
+            f"{name}{signature} does not fit: apply is called with {len(arguments)} arguments; the parameters of "
+            "symbolic are g and those that forward has after ctx",
+            core.source,
+        ) from error
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function takes so many arguments by position."""
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
