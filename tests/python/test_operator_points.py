@@ -128,7 +128,7 @@ def test_gather_and_group(dtype: type, op: str, shape: tuple[int, ...]) -> None:
     for empty in ({"features": x[:, :0]}, {"indices": indices[:, :0]}):
         assert in_both_hosts(op, {**inputs, **empty})[0].size == 0
     for bad in (12, -1):
-        refused_by_both_hosts("there are 12 points", op, {"features": x, "indices": np.full_like(indices, bad)})
+        refused_by_both_hosts("there are only 12 points", op, {"features": x, "indices": np.full_like(indices, bad)})
     refused_by_both_hosts("indices must have", op, {"features": x, "indices": indices.ravel()})
     refused_by_both_hosts("the same batch", op, {"features": x, "indices": indices[:1]})
 
@@ -143,7 +143,7 @@ def test_three_interpolate(dtype: type) -> None:
     double = [torch.from_numpy(array).double().requires_grad_() for array in (x, weight)]
     op = torch.ops.opbridge.three_interpolate
     assert torch.autograd.gradcheck(lambda x, w: op(x, torch.from_numpy(indices), w), double)
-    refused_by_both_hosts("there are 12 features", "three_interpolate", {**inputs, "indices": indices + 12})
+    refused_by_both_hosts("there are only 12 features", "three_interpolate", {**inputs, "indices": indices + 12})
     refused_by_both_hosts("indices and weight must have", "three_interpolate", {**inputs, "weight": weight[:, 1:]})
     refused_by_both_hosts("indices must have the shape", "three_interpolate", {**inputs, "indices": indices[:, :, :2]})
 
