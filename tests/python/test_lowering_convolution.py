@@ -4,7 +4,6 @@ import pytest
 import torch
 from lowering_check import check
 from torch.nn import functional as F
-from torch_versions import since_torch_2_15
 
 import opbridge
 
@@ -69,12 +68,15 @@ def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtyp
     )
 
 
-@since_torch_2_15("PyTorch refuses an output without elements")
 def test_transposed_to_nothing(tmp_path):
     class Transposed(torch.nn.Module):
         def forward(self, x, weight):
             return F.conv_transpose3d(x, weight, stride=2, padding=1, output_padding=1)
 
     args = torch.ones(1, 5, 1, 1, 1).half(), torch.ones(5, 1, 1, 1, 1).half()
+    try:
+        Transposed()(*args)
+    except RuntimeError:
+        pytest.skip("this PyTorch refuses an output without elements on this machine")
     opbridge.export(Transposed(), args, tmp_path / "m.onnx", capture="trace")  # torch.export refuses it
     opbridge.verify(tmp_path / "m.onnx", Transposed(), args)

@@ -1,4 +1,4 @@
-"""Tests that older versions of torch cannot run."""
+"""Tests that some versions of torch cannot run."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ def since_torch_2_14(reason: str) -> pytest.MarkDecorator:
 
 def since_torch_2_15(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(IS_BEFORE_2_15, reason=f"before torch 2.15, {reason}")
+
+
+def before_torch_2_15(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not IS_BEFORE_2_15, reason=f"since torch 2.15, {reason}")
