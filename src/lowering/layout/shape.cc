@@ -171,7 +171,7 @@ void register_shape(SymbolicRegistry& registry) {
   on("aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
   on("aten::_shape_as_tensor(Tensor self) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self) { return g.shape_of(self); });
+     [](GraphBuilder& g, Value self) { return g.op("Shape", self); });
   on("aten::_reshape_from_tensor(Tensor self, Tensor shape) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
   for (const char* line : {"aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
