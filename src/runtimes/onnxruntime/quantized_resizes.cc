@@ -4,6 +4,7 @@
 // levels are one too low.
 // Rewrite: a node that the runtime does not remove stands before the Resize.
 // Tests: test_runtime_faults.py, test_averages_halfway_between_two_levels, keep_quantized_resizes.txt.
+#include "ir/attribute_or.h"
 #include "ir/queries.h"
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
@@ -13,9 +14,7 @@ namespace opbridge::onnxruntime {
 namespace {
 
 bool interpolates(const ir::Node& node) {
-  if (node.op != "Resize") return false;
-  const ir::AttributeValue* mode = node.find("mode");
-  return mode && std::get<std::string>(*mode) != "nearest";
+  return node.op == "Resize" && ir::attribute_or<std::string>(node, "mode", "nearest") != "nearest";
 }
 
 }  // namespace

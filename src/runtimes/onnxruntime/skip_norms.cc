@@ -24,7 +24,8 @@ Value normalized_by_number(GraphBuilder& g, const ir::Node& product) {
   for (const size_t index : {size_t{0}, size_t{1}}) {
     const Value x(product.inputs[index]), weight(product.inputs[1 - index]);
     if (weight.rank() != 1 || !weight.dim(0).is(1) || !is_normalized(product.inputs[index])) continue;
-    return g.op("Mul", x, g.reshape(weight, std::span<const Dim>()));
+    const auto number = weight.weight() ? tensor::number_of(*weight.weight()) : std::nullopt;
+    return g.op("Mul", x, number ? g.scalar_like(x, *number) : g.reshape(weight, std::span<const Dim>()));
   }
   return {};
 }

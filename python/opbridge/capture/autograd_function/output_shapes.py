@@ -167,8 +167,9 @@ def _points(example: Point, terms: Sequence[Any]) -> list[Point]:
         points += [{symbol: factor * value for symbol, value in example.items()} for factor in (2, 3)]
     # Smaller sizes show a least or a greatest one, as in ``min(n, 2)``. They change together: a size of 1 alone would
     # broadcast.
-    smaller = [dict.fromkeys(example, 1), {symbol: max(1, value - 1) for symbol, value in example.items()}]
-    points += [point for point in smaller if point != example]
+    for point in dict.fromkeys(example, 1), {symbol: max(1, value - 1) for symbol, value in example.items()}:
+        if point not in (example, *points):
+            points.append(point)
     moves = [_move(terms, example, point) for point in points]
     for more in [{**example, symbol: example[symbol] + step} for step in (2, 4, 8, 16, 32, 64) for symbol in example]:
         if _suffice(moves, len(terms)):

@@ -59,20 +59,21 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             caught.note(error)
             raise
         differs = sizes.in_example(asked, env) not in (result, None)
-        tried = (differs or not fixed) and in_try_block(frame)
+        if fixed and not differs:
+            return result
+        tried = in_try_block(frame)
         if tried or asked_by_model(frame):
             asking = asking_frame(frame)
             if not differs and not tried and only_checks(asking):
                 return result
-            if differs or not fixed:
-                avoid_shortcut(asking)
+            avoid_shortcut(asking)
             if differs:
                 what = f"the model branches by '{asked}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
                 raise refused(caught, what)
-            if not asked_by_model(frame):
-                warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
-            elif not fixed:
+            if asked_by_model(frame):
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+            else:
+                warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):

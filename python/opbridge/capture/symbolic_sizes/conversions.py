@@ -145,7 +145,7 @@ def patch_arithmetic() -> Iterator[None]:
         return compute
 
     with contextlib.ExitStack() as until_the_end:
-        for operation in points.FLOAT_ARITHMETIC:
+        for operation in points.ARITHMETIC:
             until_the_end.enter_context(patch(operation, apart(operation.original)))
         yield
 
