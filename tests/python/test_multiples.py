@@ -1,4 +1,4 @@
-"""Sizes that are rounded up to a multiple have expressions that do not grow with each stage of a network."""
+"""Networks pad images to a multiple in each stage. The expressions of sizes do not grow with each stage."""
 
 from __future__ import annotations
 
@@ -62,3 +62,23 @@ def test_images_are_padded_in_each_stage(capture: Any, tmp_path: pathlib.Path) -
     )
     height = exported.graph.output[0].type.tensor_type.shape.dim[2].dim_param
     assert height.count("h") == 1, height
+
+
+@CAPTURES
+def test_padded_images_are_cropped_again(capture: Any, tmp_path: pathlib.Path) -> None:
+    """As around the attention of windows. What is left has the size from before, for all sizes."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            batch, channels, height, width = x.shape
+            y = F.pad(x, (0, (6 - width % 6) % 6, 0, -height % 6))
+            padded = y.shape
+            y = y.reshape(batch, channels, padded[2] // 6, 6, padded[3] // 6, 6).softmax(3)
+            x = y.reshape(padded)[:, :, :height, :width] * 2
+        return x
+
+    exported = agrees(
+        model, [[(1, 2, 12, 12)], [(2, 2, 13, 5)], [(1, 2, 7, 18)]], ({0: "b", 2: "h", 3: "w"},), capture, tmp_path
+    )
+    dims = [dim.dim_param for dim in exported.graph.output[0].type.tensor_type.shape.dim]
+    assert dims[2:] == ["h", "w"]

@@ -117,6 +117,7 @@ USED = {
     "symbols.EXPECTED_SYMBOL": "broadcast",
     "symbols.FLOAT_OF_SYMBOL": "float",
     "symbols.FLOAT_TEXT": "sizes",
+    "symbols.INTEGER_DIVISION": "sizes",
     "symbols.INT_OF_SYMBOL": "sizes",
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",

@@ -48,7 +48,8 @@ INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
-ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
+FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
+INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
@@ -106,7 +107,6 @@ def set_size_oblivious(enabled: bool) -> contextlib.AbstractContextManager[None]
 
 
 __all__ = [
-    "ARITHMETIC",
     "AS_ARRAY",
     "AS_TENSOR",
     "BOOL_OF_SYMBOL",
@@ -117,8 +117,10 @@ __all__ = [
     "EXPECTED_SYMBOL",
     "FILE_OF_ASSOCIATIVE_SCAN",
     "FILE_OF_TENSOR",
+    "FLOAT_ARITHMETIC",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
+    "INTEGER_DIVISION",
     "INT_OF_SYMBOL",
     "INT_TEXT",
     "LAYOUT",

@@ -19,7 +19,6 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, refused
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.multiples import simplify_multiple
 from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
@@ -132,20 +131,22 @@ def pass_sizes_as_numbers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patch_arithmetic() -> Iterator[None]:
+def keep_order_of_operations() -> Iterator[None]:
     """Keeps sums and products of floating-point numbers apart, which sympy would join: ``x * 0.7 * 0.3`` becomes
-    ``0.21 * x``, whose rounding differs. Simplifies sums of integers that are a multiple."""
+    ``0.21 * x``, whose rounding differs."""
 
     def apart(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def compute(self: Any, other: Any) -> Any:
-            if points.get_proxy_mode() is not None:
-                return original(self, other)
-            return _as_multiple(original(_opaque(self), _opaque(other)))
+            return (
+                original(self, other)
+                if points.get_proxy_mode() is not None
+                else original(_opaque(self), _opaque(other))
+            )
 
         return compute
 
     with contextlib.ExitStack() as until_the_end:
-        for operation in points.ARITHMETIC:
+        for operation in points.FLOAT_ARITHMETIC:
             until_the_end.enter_context(patch(operation, apart(operation.original)))
         yield
 
@@ -155,13 +156,6 @@ def _opaque(node: Any) -> Any:
     if not isinstance(node, SymNode) or node.pytype is not float or not isinstance(node.expr, (sympy.Add, sympy.Mul)):
         return node
     return points.with_expression(node, points.Identity(node.expr))
-
-
-def _as_multiple(node: Any) -> Any:
-    if not isinstance(node, SymNode) or node.pytype is not int:
-        return node
-    simplified = simplify_multiple(node.expr)
-    return node if simplified is node.expr else points.with_expression(node, simplified)
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_fixed_sizes, warn_of_branches
 from opbridge.capture.symbolic_sizes.conversions import (
+    keep_order_of_operations,
     pass_sizes_as_numbers,
-    patch_arithmetic,
     refuse_numbers,
     warn_of_texts,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.multiples import shorten_quotients
 from opbridge.capture.symbolic_sizes.python_functions import (
     bit_length,
     round_to_digits,
@@ -46,7 +47,8 @@ def watch_sizes(
         warn_of_branches(sizes, caught),
         judge_assumptions(caught),
         pass_sizes_as_numbers(),
-        patch_arithmetic(),
+        keep_order_of_operations(),
+        shorten_quotients(),
         warn_of_texts(),
         patch(points.BIT_LENGTH, bit_length),
         patch(points.ROUND, round_to_digits),

@@ -1,20 +1,46 @@
-"""Sizes that are rounded up to a multiple."""
+"""Quotients of sizes that are rounded up to a multiple.
+
+Networks pad images to a multiple in each stage, and divide by it. In ``(x + (k - x % k) % k) // k`` the size ``x``
+occurs twice, so the expressions of sizes would double in each stage, and torch's reasoning about them take minutes.
+``(x + k - 1) // k`` is the same. The padded size itself keeps its form, which shows that it is not less than ``x``: a
+tensor that is cropped to ``x`` has that size.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
 
-from opbridge.torch_compat.symbols import FloorDiv, Mod, PythonMod
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.symbols import (
+    INTEGER_DIVISION,
+    FloorDiv,
+    Mod,
+    PythonMod,
+    get_proxy_mode,
+    with_expression,
+)
+
+
+@contextlib.contextmanager
+def shorten_quotients() -> Iterator[None]:
+    """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once."""
+    original = INTEGER_DIVISION.original
+
+    def divide(self: Any, other: Any) -> Any:
+        if get_proxy_mode() is None and (short := simplify_multiple(self.expr)) is not self.expr:
+            self = with_expression(self, short)
+        return original(self, other)
+
+    with patch(INTEGER_DIVISION, divide):
+        yield
 
 
 def simplify_multiple(size: Any) -> Any:
-    """``k * ((x + k - 1) // k)`` for ``x + (k - x % k) % k`` and ``x + -x % k``; other expressions as they are.
-
-    Networks pad images to a multiple in each stage. If ``x`` occurred twice in the result, the expressions of sizes
-    would grow by powers of two, and torch's reasoning about them take minutes.
-    """
+    """``k * ((x + k - 1) // k)`` for ``x + (k - x % k) % k`` and ``x + -x % k``; other expressions as they are."""
     if not isinstance(size, sympy.Add):
         return size
     for padding in size.args:
