@@ -27,7 +27,7 @@ HermitianEigensystem<S> hermitian_eigensystem(Matrix<S> a, bool upper) {
 
   Tridiagonal<S> t = make_tridiagonal<S>(std::move(a), upper);
   Matrix<R> inner = Matrix<R>::Identity(n, n);
-  TridiagonalIteration<R> iteration(t.diagonal, t.beside, inner);
+  TridiagonalIteration<R> iteration(t.diagonal, t.off_diagonal, inner);
   require(iteration.run(), "the iteration for the eigenvalues does not converge");
   HermitianEigensystem<S> result{t.diagonal / unit, inner.template cast<S>()};
   t.apply(result.vectors);

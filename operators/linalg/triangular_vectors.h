@@ -81,15 +81,15 @@ class BackSubstitution {
       shrink(x, std::max(taxicab(x[j]), taxicab(x[j + 1])), tiny_);
       return {x[j] / tiny_, x[j + 1] / tiny_};
     }
-    const F pivot = a[row][column], factor = a[1 - row][column] / pivot, beside = a[row][1 - column];
-    F rest = a[1 - row][1 - column] - beside * factor;
+    const F pivot = a[row][column], factor = a[1 - row][column] / pivot, other = a[row][1 - column];
+    F rest = a[1 - row][1 - column] - other * factor;
     if (taxicab(rest) < tiny_) rest = tiny_;
     const auto right = [&] { return std::array{x[j + row], x[j + 1 - row] - factor * x[j + row]}; };
     shrink(x, std::max(taxicab(right()[0] * (rest / pivot)), taxicab(right()[1])), taxicab(rest));
     const auto [first, second] = right();
     std::array<F, 2> found;
     found[static_cast<std::size_t>(1 - column)] = second / rest;
-    found[static_cast<std::size_t>(column)] = (first - beside * (second / rest)) / pivot;
+    found[static_cast<std::size_t>(column)] = (first - other * (second / rest)) / pivot;
     return found;
   }
 

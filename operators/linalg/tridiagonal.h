@@ -9,7 +9,7 @@ namespace opbridge::op {
 
 template <class S>
 struct Tridiagonal {
-  Vector<RealOf<S>> diagonal, beside;
+  Vector<RealOf<S>> diagonal, off_diagonal;
   Reflections<S> q;  // without the first row; for the upper triangle, without the last, in reverse order
   bool upper;
 
@@ -38,7 +38,7 @@ Tridiagonal<S> make_tridiagonal(Matrix<S> a, bool upper) {
     if (below == 0) break;
     Vector<S> v = a.col(k).tail(below);
     const S tau = make_reflection(v);
-    t.beside[k] = Eigen::numext::real(v[0]);
+    t.off_diagonal[k] = Eigen::numext::real(v[0]);
     t.q.tau[k] = tau;
     t.q.factors.col(k).tail(below) = v;
     v[0] = 1;
@@ -50,7 +50,7 @@ Tridiagonal<S> make_tridiagonal(Matrix<S> a, bool upper) {
   }
   if (upper) {
     t.diagonal.reverseInPlace();
-    t.beside.reverseInPlace();
+    t.off_diagonal.reverseInPlace();
   }
   return t;
 }

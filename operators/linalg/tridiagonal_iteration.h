@@ -62,14 +62,14 @@ class TridiagonalIteration {
   }
 
   // The off-diagonal element between i and its neighbour in the direction of `step`.
-  R& beside(Index i, Index step) { return e_[step > 0 ? i : i - 1]; }
+  R& off_diagonal(Index i, Index step) { return e_[step > 0 ? i : i - 1]; }
 
   // Finds eigenvalues one after the other, from `first` to `last`.
   bool iterate(Index first, Index last, Index step) {
     while ((last - first) * step >= 0) {
       Index end = first;
       while (end != last && !is_negligible(end, step)) end += step;
-      if (end != last) beside(end, step) = 0;
+      if (end != last) off_diagonal(end, step) = 0;
       if (end == first) {
         first += step;
       } else if (end == first + step) {
@@ -85,21 +85,21 @@ class TridiagonalIteration {
   }
 
   bool is_negligible(Index i, Index step) {
-    const R size = std::abs(beside(i, step));
+    const R size = std::abs(off_diagonal(i, step));
     return size * size <=
            (kEpsilon * kEpsilon * std::abs(d_[i])) * std::abs(d_[i + step]) + std::numeric_limits<R>::min();
   }
 
   // Chases a bulge from `end` to `first`.
   void sweep(Index first, Index end, Index step) {
-    R g = (d_[first + step] - d_[first]) / (2 * beside(first, step));
-    g = d_[end] - d_[first] + beside(first, step) / (g + with_sign(std::hypot(g, R(1)), g));
+    R g = (d_[first + step] - d_[first]) / (2 * off_diagonal(first, step));
+    g = d_[end] - d_[first] + off_diagonal(first, step) / (g + with_sign(std::hypot(g, R(1)), g));
     Rotation<R> q{1, 1};
     R p = 0, r;
     for (Index i = end - step;; i -= step) {
-      const R f = q.s * beside(i, step), b = q.c * beside(i, step);
+      const R f = q.s * off_diagonal(i, step), b = q.c * off_diagonal(i, step);
       q = make_older_rotation(g, f, r);
-      if (i != end - step) beside(i + step, step) = r;
+      if (i != end - step) off_diagonal(i + step, step) = r;
       g = d_[i + step] - p;
       r = (d_[i] - g) * q.s + 2 * q.c * b;
       p = q.s * r;
@@ -109,7 +109,7 @@ class TridiagonalIteration {
       if (i == first) break;
     }
     d_[first] -= p;
-    beside(first, step) = g;
+    off_diagonal(first, step) = g;
   }
 
   // Solves rows i and i+1, as LAPACK's laev2 does: the eigenvalue of greater magnitude comes first.

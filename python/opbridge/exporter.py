@@ -228,12 +228,12 @@ def _with_sizes_found(
 ) -> tuple[Report, Origin] | None:
     """Captures and converts again with symbols for the sizes that functions of ``program`` make up; warns if the model
     computes with them as constants."""
-    from opbridge.capture.autograd_function.calls import take_for_found
+    from opbridge.capture.autograd_function.calls import make_sizes_symbolic
     from opbridge.capture.run_warnings import TraceWarning
     from opbridge.errors import UnsupportedError
 
     try:
-        with take_for_found(program):
+        with make_sizes_symbolic(program):
             return converted()[1:]
     except UnsupportedError as error:
         names = ", ".join(sorted({call.function.__qualname__ for call in program.calls if call.made_up}))

@@ -294,11 +294,11 @@ class ONNXProgram:
             return
         initializers = self._model.graph.initializers.values()
         size = sum(value.const_value.nbytes for value in initializers if value.const_value is not None)
-        beside = external_data or (external_data is None and size > _LARGEST_FILE - _ROOM_FOR_NODES)
+        in_own_file = external_data or (external_data is None and size > _LARGEST_FILE - _ROOM_FOR_NODES)
         is_own = self.external_file is not None and os.path.abspath(path) == self._file
-        if not beside or is_own:  # onnx_ir cannot write to the file from which it reads the weights
+        if not in_own_file or is_own:  # onnx_ir cannot write to the file from which it reads the weights
             self._model = self._loaded_model()
-        if beside:
+        if in_own_file:
             _onnx_ir().save(self._model, path, external_data=f"{os.path.basename(path)}.data")
             return
         _onnx_ir().save(self._model, path)

@@ -10,13 +10,13 @@ bool Rewriter::run(const std::function<void(Node&)>& rewrite) {
   return graph_.nodes != before;
 }
 
-Node* Rewriter::add(const Node& beside, const std::string& op, std::vector<Value*> inputs,
+Node* Rewriter::add(const Node& anchor, const std::string& op, std::vector<Value*> inputs,
                     std::vector<Attribute> attributes) {
   Node* node = graph_.add_node(op);
-  node->name = names_.unused(beside.name + "/" + op);
+  node->name = names_.unused(anchor.name + "/" + op);
   node->inputs = std::move(inputs);
   node->attributes = std::move(attributes);
-  node->source = beside.source;
+  node->source = anchor.source;
   return node;
 }
 

@@ -23,9 +23,9 @@ class Rewriter {
 
   void append(Node& node) { graph_.nodes.push_back(&node); }
 
-  // Appends a new node that serves the same call as `beside`: it has the same source, and a name derived from
-  // `beside`'s.
-  Node* add(const Node& beside, const std::string& op, std::vector<Value*> inputs,
+  // Appends a new node that serves the same call as `anchor`: it has the same source, and a name derived from
+  // `anchor`'s.
+  Node* add(const Node& anchor, const std::string& op, std::vector<Value*> inputs,
             std::vector<Attribute> attributes = {});
 
   // Makes `node` compute a new value of the type of its only result, and appends a node that computes that

@@ -30,7 +30,7 @@ SchemaType type_of(Kind kind, const char* name, bool list = false) {
 constexpr const char* unknown_type = "NoneType";
 
 // The schema type that a value reveals; nothing for None.
-struct ShownType {
+struct TypeOfValue {
   std::optional<SchemaType> operator()(std::monostate) const { return std::nullopt; }
   std::optional<SchemaType> operator()(bool) const { return type_of(Kind::boolean, "bool"); }
   std::optional<SchemaType> operator()(int64_t) const { return type_of(Kind::integer, "int"); }
@@ -129,7 +129,7 @@ void learn_schema(OperatorSchema& schema, const ir::Node& call) {
   }
   for (const ir::Attribute& attribute : call.attributes) {
     const std::optional<SchemaType> shown =
-        std::visit(ShownType(), static_cast<const ir::AttributeVariant&>(attribute.value));
+        std::visit(TypeOfValue(), static_cast<const ir::AttributeVariant&>(attribute.value));
     SchemaType type = shown.value_or(type_of(Kind::opaque, unknown_type));
     type.optional = !shown.has_value();
     const auto known = std::ranges::find(schema.arguments, attribute.name, &SchemaArgument::name);

@@ -307,7 +307,7 @@ class ModelSerializer {
       return inline_tensor(name, weight);
     std::optional<ExternalPlace> place;
     if (places_.references != nullptr) place = places_.references->find(weight.bytes);
-    if (!place && places_.beside != nullptr) place = places_.beside->add(weight.bytes);
+    if (!place && places_.external != nullptr) place = places_.external->add(weight.bytes);
     if (!place) return inline_tensor(name, weight);
     Message<proto::Tensor> result = tensor_header(name, weight);
     result.add_message(proto::Tensor::external_data, entry("location", place->location));

@@ -12,7 +12,7 @@ namespace opbridge::onnx {
 // in it. Either may be null.
 struct WeightPlaces {
   WeightReferences* references = nullptr;
-  ExternalLayout* beside = nullptr;
+  ExternalLayout* external = nullptr;
 };
 
 // Deterministic: equal models give equal bytes, with fields in the order of their numbers, as protobuf's own

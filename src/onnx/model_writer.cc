@@ -124,18 +124,18 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   WeightReferences references(options.weight_files, path);
   WeightPlaces places;
   if (options.external_data == ExternalData::reference) places.references = &references;
-  if (options.external_data == ExternalData::always) places.beside = &layout;
+  if (options.external_data == ExternalData::always) places.external = &layout;
   Rope rope = serialize(model, options.source_lines, places);
   if (rope.size() > most_bytes && options.external_data != ExternalData::never) {
-    places.beside = &layout;
+    places.external = &layout;
     rope = serialize(model, options.source_lines, places);
   }
   if (rope.size() > most_bytes) {
     throw Error(
         ErrorCode::unsupported,
         fmt::format("{} would take {} bytes{}; the limit of an ONNX file is {}{}", path.string(), rope.size(),
-                    places.beside != nullptr ? " without its external data" : "", most_bytes,
-                    places.beside != nullptr ? "" : "; allow external data for the weights"));
+                    places.external != nullptr ? " without its external data" : "", most_bytes,
+                    places.external != nullptr ? "" : "; allow external data for the weights"));
   }
 
   WriteReport report;

@@ -74,9 +74,9 @@ class ChannelScales {
     return true;
   }
 
-  // The linear operator that makes `value`, if it is in the same graph as `beside`.
-  std::optional<Linear> linear_of(const ir::Node& beside, const ir::Value& value) {
-    ir::Node* node = uses_.producer_beside(beside, &value);
+  // The linear operator that makes `value`, if it is in the same graph as `anchor`.
+  std::optional<Linear> linear_of(const ir::Node& anchor, const ir::Value& value) {
+    ir::Node* node = uses_.producer_beside(anchor, &value);
     const auto* type = std::get_if<ir::TensorType>(&value.type);
     if (!node || !type || !type->dims || !uses_.once(&value)) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {

@@ -154,12 +154,12 @@ class Replacing {
 
   static const ir::TensorType& type_of(const ir::Node& node) { return node.outputs[0]->tensor_type(); }
 
-  // A node before `beside`, with the result of `type`.
-  ir::Value* emit(const ir::Node& beside, const std::string& op, Arguments arguments, ir::TensorType type) {
+  // A node before `anchor`, with the result of `type`.
+  ir::Value* emit(const ir::Node& anchor, const std::string& op, Arguments arguments, ir::TensorType type) {
     ir::Node* node = graph_->add_node(op);
-    node->source = beside.source;
+    node->source = anchor.source;
     node->attributes = std::move(arguments);
-    return graph_->add_output_of(node, names_.unused(beside.outputs[0]->name + "_" + op), std::move(type));
+    return graph_->add_output_of(node, names_.unused(anchor.outputs[0]->name + "_" + op), std::move(type));
   }
 
   static void become(ir::Node& node, std::string op, Arguments arguments) {

@@ -128,10 +128,10 @@ def _graph_of(
         )
     if set(changed) - attributes_made_once(model):
         from opbridge.capture.autograd_function.calls import use_calls
-        from opbridge.capture.state.second_call import refuse_what_is_kept
+        from opbridge.capture.state.second_call import refuse_kept_changes
 
         with use_calls([]):
-            refuse_what_is_kept(model, inputs, changed)
+            refuse_kept_changes(model, inputs, changed)
     return graph
 
 

@@ -100,7 +100,7 @@ Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const S
 }
 
 // A parameter of the scheme in the element type of `x`, shaped to broadcast with `x`.
-Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
+Value aligned_parameter(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
   Value real = g.cast(parameter, x.element_type());
   if (!scheme.axis) return real;
   std::vector<Dim> dims(static_cast<size_t>(x.rank()), Dim(1));
@@ -111,8 +111,8 @@ Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
 // The levels of `x` (float32 or float64) before clipping. The inverse of the scale is rounded to float32.
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
   Value factor = inverse(g, g.cast(scheme.scale, ElementType::float32));
-  Value scaled = g.op("Mul", x, beside(g, x, factor, scheme));
-  Value zero = beside(g, x, scheme.zero_point, scheme);
+  Value scaled = g.op("Mul", x, aligned_parameter(g, x, factor, scheme));
+  Value zero = aligned_parameter(g, x, scheme.zero_point, scheme);
   if (scheme.has_real_zeros) return g.op("Round", g.op("Add", scaled, zero));
   return g.op("Add", g.op("Round", scaled), zero);
 }
@@ -130,8 +130,8 @@ Value in_range_or_least(GraphBuilder& g, Value levels, const Scheme& scheme) {
 
 // The values that `levels` (float32 or float64) stand for.
 Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
-  Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
-  return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
+  Value centered = g.op("Sub", levels, aligned_parameter(g, levels, scheme.zero_point, scheme));
+  return g.op("Mul", centered, aligned_parameter(g, levels, scheme.scale, scheme));
 }
 
 // The levels of a constant, by PyTorch's formula: the greatest and the least element of a symmetric range are

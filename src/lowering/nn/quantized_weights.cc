@@ -127,12 +127,12 @@ std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value i
     split.emplace_back(block);
     rows = g.reshape(rows, split);
   }
-  const auto beside = [&](Value parameter) {
+  const auto aligned = [&](Value parameter) {
     const Value real = BuilderStage(g).converted(parameter, ElementType::float32, parameter.weight()->dims);
     return has_one_scale ? real : g.unsqueeze(g.gather(real, indices, 0), {-1});
   };
-  if (made->inputs.size() > 2) rows = g.op("Sub", rows, beside(made->inputs[2]));
-  return g.reshape(g.op("Mul", rows, beside(scale)), dims);
+  if (made->inputs.size() > 2) rows = g.op("Sub", rows, aligned(made->inputs[2]));
+  return g.reshape(g.op("Mul", rows, aligned(scale)), dims);
 }
 
 }  // namespace opbridge::lowering

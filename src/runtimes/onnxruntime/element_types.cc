@@ -163,9 +163,9 @@ class Fitting {
                                        ir::TensorType{type, value->tensor_type().dims});
   }
 
-  static ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& beside,
+  static ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& anchor,
                             ir::Rewriter& rewriter) {
-    return rewriter.add(beside, "Cast", {input}, {{"to", static_cast<int64_t>(to)}});
+    return rewriter.add(anchor, "Cast", {input}, {{"to", static_cast<int64_t>(to)}});
   }
 
   const int opset_;

@@ -27,8 +27,8 @@ bool may_lack_elements(const std::vector<Dim>& dims) {
 
 // The axes are an input from opset 13 on.
 ir::Node* add_shaping(ir::Rewriter& rewriter, const char* op, ir::Value* input, int64_t axis,
-                      const ir::Node& beside, int opset) {
-  ir::Node* node = rewriter.add(beside, op, {input});
+                      const ir::Node& anchor, int opset) {
+  ir::Node* node = rewriter.add(anchor, op, {input});
   const std::vector<int64_t> axes{axis};
   if (opset < 13) {
     node->attributes = {{"axes", axes}};

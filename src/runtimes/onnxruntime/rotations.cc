@@ -50,9 +50,9 @@ std::unordered_set<const ir::Value*> constants_of(ir::Graph& graph) {
 }
 
 ir::Value* made(ir::Rewriter& rewriter, const char* op, std::vector<ir::Value*> inputs,
-                std::vector<ir::Attribute> attributes, const ir::Node& beside) {
-  ir::Node* node = rewriter.add(beside, op, std::move(inputs), std::move(attributes));
-  return rewriter.add_result(node, beside.outputs[0]->name + ":" + op, {});
+                std::vector<ir::Attribute> attributes, const ir::Node& anchor) {
+  ir::Node* node = rewriter.add(anchor, op, std::move(inputs), std::move(attributes));
+  return rewriter.add_result(node, anchor.outputs[0]->name + ":" + op, {});
 }
 
 ir::Value* typed(ir::Value* value, const ir::Value* like, ElementType type = ElementType::float32) {

@@ -10,10 +10,10 @@
 
 namespace opbridge::onnxruntime {
 
-// Inserts such a node after each node for which `is_to_be` holds, in `root` and its bodies; its output takes
+// Inserts such a node after each node for which `matches` holds, in `root` and its bodies; its output takes
 // the place of the node's only result.
 void set_apart_where(ir::Graph& root, ir::Names& names,
-                     const std::function<bool(const ir::Node&, const ir::Readers&)>& is_to_be);
+                     const std::function<bool(const ir::Node&, const ir::Readers&)>& matches);
 
 // Appends such a node after `node`, which has been appended already.
 void set_apart(ir::Rewriter& rewriter, ir::Node& node);

@@ -138,9 +138,9 @@ class SmallResults {
 };
 
 ir::Value* add(ir::Rewriter& rewriter, const char* op, std::vector<ir::Value*> inputs,
-               const ir::Node& beside) {
-  const ir::Value* result = beside.outputs[0];
-  return rewriter.add_result(rewriter.add(beside, op, std::move(inputs)), result->name + ":" + op,
+               const ir::Node& anchor) {
+  const ir::Value* result = anchor.outputs[0];
+  return rewriter.add_result(rewriter.add(anchor, op, std::move(inputs)), result->name + ":" + op,
                              result->type);
 }
 

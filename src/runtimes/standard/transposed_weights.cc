@@ -25,7 +25,7 @@ ir::Weight transposed(const ir::Weight& matrix) {
                                  matrix.element_type);
 }
 
-bool is_to_be_transposed(const runtimes::Dequantized& weight) {
+bool needs_transpose(const runtimes::Dequantized& weight) {
   return weight.integers.dims.size() == 2 && (bits_of(weight.integers.element_type) == 4 || weight.block > 1);
 }
 
@@ -57,7 +57,7 @@ void transpose_quantized_weights(ir::Graph& graph) {
     ir::Rewriter rewriter(graph, *each, names);
     changed |= rewriter.run([&](ir::Node& node) {
       const std::optional<runtimes::Dequantized> weight = runtimes::transposed_factor(node);
-      if (weight && is_to_be_transposed(*weight)) {
+      if (weight && needs_transpose(*weight)) {
         ir::Value*& made = known[weight->node];
         if (!made) made = transposed(rewriter, *weight, node);
         node.inputs[1] = made;

@@ -140,7 +140,7 @@ _found: ContextVar[Mapping[str, set[tuple[int, int]]]] = ContextVar("_found", de
 
 
 @contextlib.contextmanager
-def take_for_found(program: Program) -> Iterator[None]:
+def make_sizes_symbolic(program: Program) -> Iterator[None]:
     """Captures sizes that are made-up constants in ``program``, an earlier capture, as symbols."""
     axes: dict[str, set[tuple[int, int]]] = {}
     for call in program.calls:

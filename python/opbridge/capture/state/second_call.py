@@ -16,7 +16,7 @@ from opbridge.errors import UnsupportedError
 _LATER_CALLS = 3
 
 
-def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
+def refuse_kept_changes(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
     """Refuses a model if the attributes ``changed`` carry an effect of one call to the next.
 
     A captured program always does what the first call does. So the model is called with other inputs twice: alone, and

@@ -39,9 +39,9 @@ class _Shortcut(BaseException):
 class _Lines:
     """The lines that have asked whether the model is traced, and those that are told so."""
 
-    def __init__(self, told: frozenset[Line]) -> None:
+    def __init__(self, traced: frozenset[Line]) -> None:
         self.asked: set[Line] = set()
-        self.told = told
+        self.traced = traced
 
 
 _lines: ContextVar[_Lines | None] = ContextVar("_lines", default=None)  # of this thread's capture
@@ -50,15 +50,15 @@ _lines: ContextVar[_Lines | None] = ContextVar("_lines", default=None)  # of thi
 def capture_without_shortcuts(capture: Callable[[], T]) -> T:
     """Calls ``capture()`` until it fixes no branch on a size in a line that asks whether the model is traced. If the
     model is refused without its shortcuts, they are allowed."""
-    told: frozenset[Line] = frozenset()
+    traced: frozenset[Line] = frozenset()
     while True:
         try:
-            with _tell_lines(told):
+            with _trace_lines(traced):
                 return capture()
         except _Shortcut as shortcut:
-            told |= {shortcut.line}
+            traced |= {shortcut.line}
         except UnsupportedError:
-            if not told:
+            if not traced:
                 raise
             break
     return capture()
@@ -68,13 +68,13 @@ def avoid_shortcut(frame: FrameType) -> None:
     """Starts the capture again if the line of ``frame``, which branches on a size, has asked whether the model is
     traced."""
     lines = _lines.get()
-    if lines is not None and (line := _line_of(frame)) in lines.asked - lines.told:
+    if lines is not None and (line := _line_of(frame)) in lines.asked - lines.traced:
         raise _Shortcut(line)
 
 
 @contextlib.contextmanager
-def _tell_lines(told: frozenset[Line]) -> Iterator[None]:
-    token = _lines.set(_Lines(told))
+def _trace_lines(traced: frozenset[Line]) -> Iterator[None]:
+    token = _lines.set(_Lines(traced))
     try:
         with patch_code(_jit.is_tracing, "original() or is_told()", is_told=_is_told):
             yield
@@ -89,7 +89,7 @@ def _is_told() -> bool:
         return False
     line = _line_of(sys._getframe(2))
     lines.asked.add(line)
-    return line in lines.told
+    return line in lines.traced
 
 
 def _line_of(frame: FrameType) -> Line:

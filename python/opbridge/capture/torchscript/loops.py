@@ -67,7 +67,7 @@ def record_loop(
         _take(recorder, inside)
         for tensor, _ in body.operands:
             recorder.lift(condition, tensor)
-        recorder.give_both(inside[0] < count if limited else None, inside[1])
+        recorder.yield_both(inside[0] < count if limited else None, inside[1])
     operands = [value for _, value in body.operands]
     values = [recorder.value_of(each) for each in start if _is_carried(each)]
     after = [_standing_for(value, recorder, env) if _is_carried(value) else value for value in start]

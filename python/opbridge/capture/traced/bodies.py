@@ -111,7 +111,7 @@ class WithBodies(abc.ABC):
             value = self.value_of(result)
         self._builder.output(value, "")
 
-    def give_both(self, number: Any, flag: torch.Tensor) -> None:
+    def yield_both(self, number: Any, flag: torch.Tensor) -> None:
         """Makes an output of the body that is true if ``flag`` is, and ``number`` (a bool) too unless it is None."""
         value = self._value_of(flag)
         if number is not None:

@@ -18,7 +18,7 @@ _TRUTH: Any = torch.Tensor.__bool__
 _WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, _TRUTH})
 
 
-class WaysSeenBy(TorchFunctionMode):
+class TensorAccessMode(TorchFunctionMode):
     """Calls ``read`` with each tensor that is converted to Python or NumPy values, or is an element of a list that
     becomes a tensor. Calls ``assign_data`` instead of ``tensor.data = other``, and ``note`` with errors.
 

@@ -40,7 +40,7 @@ from opbridge.capture.traced.derivatives import (
     record_below,
     refuse_missing_gradient,
 )
-from opbridge.capture.traced.function_mode import WaysSeenBy
+from opbridge.capture.traced.function_mode import TensorAccessMode
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import NumberDependsOnData, Recorder, SizesDependOnData
@@ -118,7 +118,7 @@ def follow(
     try:
         with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
-                WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
+                TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 patch_control_flow(),
                 patch_torchscript(recorder),
                 refuse_other_threads(),
