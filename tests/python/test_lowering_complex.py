@@ -232,6 +232,18 @@ def test_reductions(pair):
     checked(functions, *pair)
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real discards the imaginary part")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32, torch.bool])
+def test_products_in_a_real_type_are_of_the_real_parts(pair, dtype):
+    functions = {
+        "prod": lambda a, b: (torch.prod(a, dtype=dtype), torch.prod(a, 1, dtype=dtype)),
+        "cumprod": lambda a, b: torch.cumprod(a, 1, dtype=dtype),
+    }
+    if dtype is torch.bool:
+        del functions["cumprod"]  # PyTorch has none
+    checked(functions, *pair, rtol=1e-3, atol=1e-4)
+
+
 def test_products_of_many_and_of_rows(pair):
     a, b = pair
     checked(

@@ -37,6 +37,12 @@ std::string base_name(std::string_view op) {
   return name;
 }
 
+// Whether PyTorch converts the factors to a real `dtype` before it multiplies them. Sums have the same real
+// part if they are converted afterwards, products do not.
+bool multiplies_real_parts(std::string_view op, const ir::Node& node) {
+  return (op == "aten::prod" || op == "aten::cumprod") && !is_complex_value(node.outputs.at(0));
+}
+
 // A ValueMap that maps the complex tensors of a call to one of their parts.
 class PartOfValues final : public ValueMap {
  public:
@@ -244,6 +250,10 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   if (rounding && !std::holds_alternative<std::monostate>(*rounding))
     g_.refuse(std::string(unsupported_complex));
   const Call arguments(*this, g_, node);
+  if (symbolic && multiplies_real_parts(op, node)) {
+    const bool of_truths = node.outputs[0]->tensor_type().element_type == ElementType::boolean;
+    return call_by_rule(node, *symbolic, of_truths ? ComplexRule::truth : ComplexRule::real_part);
+  }
   if (const auto special = specials().find(op); special != specials().end())
     return {special->second.function(arguments)};
   if (ComplexFunction function = complex_function(op)) return {function(g_, arguments.full("self"))};
