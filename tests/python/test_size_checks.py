@@ -1,4 +1,5 @@
-"""Tests of dynamic sizes that only raise errors cause no warning: PyTorch does not run the other way either."""
+"""Tests of dynamic sizes whose answer does not matter cause no warning: one way raises an error, as in PyTorch, or a
+flag decides."""
 
 from __future__ import annotations
 
@@ -41,8 +42,19 @@ def raises_otherwise(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def attends_causally(x: torch.Tensor, mask: torch.Tensor | None = None, is_causal: bool = False) -> torch.Tensor:
+    is_causal = x.shape[0] > 1 and mask is None and is_causal
+    return torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=is_causal)
+
+
+def takes_either(x: torch.Tensor, flag: bool = True) -> torch.Tensor:
+    if x.shape[0] > 64 or flag:
+        x = x * 2
+    return x
+
+
 @CAPTURES
-@pytest.mark.parametrize("model", [asserts, raises, raises_otherwise])
+@pytest.mark.parametrize("model", [asserts, raises, raises_otherwise, attends_causally, takes_either])
 def test_checks(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():
@@ -79,8 +91,21 @@ def catches(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def takes_if_flagged(x: torch.Tensor, flag: bool = True) -> torch.Tensor:
+    if x.shape[0] > 64 and flag:
+        x = x + 1
+    return x * 2
+
+
+def takes_the_length_as_flag(x: torch.Tensor, factor: int = 0) -> torch.Tensor:
+    chosen = x.shape[0] > 64 and factor
+    return x * (2 if chosen is False else 3)
+
+
 @CAPTURES
-@pytest.mark.parametrize("model", [branches, returns_before, keeps_the_answer, catches])
+@pytest.mark.parametrize(
+    "model", [branches, returns_before, keeps_the_answer, catches, takes_if_flagged, takes_the_length_as_flag]
+)
 def test_other_branches(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(TraceWarning, match="64' was read as"):
         opbridge.export(model, (X,), tmp_path / "m.onnx", dynamic_shapes=ROWS, capture=capture)

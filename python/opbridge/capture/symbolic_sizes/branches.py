@@ -24,7 +24,7 @@ from opbridge.capture.symbolic_sizes.asking import (
     refused,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
-from opbridge.capture.symbolic_sizes.size_checks import only_checks
+from opbridge.capture.symbolic_sizes.size_checks import is_without_effect
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
@@ -64,7 +64,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         tried = in_try_block(frame)
         if tried or asked_by_model(frame):
             asking = asking_frame(frame)
-            if not differs and not tried and only_checks(asking):
+            if not differs and not tried and is_without_effect(asking):
                 return result
             avoid_shortcut(asking)
             if differs:

@@ -1,17 +1,23 @@
-"""Finds tests of sizes whose only effect is an error."""
+"""Finds tests of sizes whose answer does not change what the model computes."""
 
 from __future__ import annotations
 
 import ast
 import functools
 from types import FrameType
+from typing import NamedTuple
 
 from opbridge.capture.symbolic_sizes.try_blocks import always_raises, syntax_tree
 
 
-def only_checks(frame: FrameType) -> bool:
-    """Whether the line of ``frame`` is in the test of an ``assert``, or of an ``if`` one way of which raises an error.
-    The way that the example takes is then right for all sizes for which PyTorch runs the model."""
+def is_without_effect(frame: FrameType) -> bool:
+    """Whether the way that the example takes at the line of ``frame`` is right for all sizes."""
+    return _only_checks(frame) or _is_decided_by_flags(frame)
+
+
+def _only_checks(frame: FrameType) -> bool:
+    """Whether the line is in the test of an ``assert``, or of an ``if`` one way of which raises an error: PyTorch does
+    not run the model the other way either."""
     return frame.f_lineno in _lines_of_checks(frame.f_code.co_filename)
 
 
@@ -19,7 +25,11 @@ def only_checks(frame: FrameType) -> bool:
 def _lines_of_checks(filename: str) -> frozenset[int]:
     tree = syntax_tree(filename)
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.Assert, ast.If)) and _is_check(node)]
-    return frozenset(line for test in tests for line in range(test.lineno, (test.end_lineno or test.lineno) + 1))
+    return frozenset(line for test in tests for line in _lines_of(test))
+
+
+def _lines_of(node: ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _is_check(node: ast.Assert | ast.If) -> bool:
@@ -27,3 +37,51 @@ def _is_check(node: ast.Assert | ast.If) -> bool:
     return not keeps and (
         isinstance(node, ast.Assert) or always_raises(node.body) or (bool(node.orelse) and always_raises(node.orelse))
     )
+
+
+class _Flags(NamedTuple):
+    """The other operands of ``n > 1 and flag and mask is None``; ``decisive`` is the value of one that decides."""
+
+    expressions: list[ast.expr]
+    decisive: bool
+
+
+def _is_decided_by_flags(frame: FrameType) -> bool:
+    """Whether the line is ``n > 1 and flag``, the value of a statement or of an ``if``, and the flag is False; or the
+    same with ``or`` and True."""
+    flags = _flags_by_line(frame.f_code.co_filename).get(frame.f_lineno)
+    if flags is None:
+        return False
+    try:
+        values = [_evaluated(each, frame) for each in flags.expressions]
+    except NameError:
+        return False
+    return all(isinstance(value, bool) for value in values) and flags.decisive in values
+
+
+def _evaluated(flag: ast.expr, frame: FrameType) -> object:
+    return eval(compile(ast.Expression(flag), "flag", "eval"), frame.f_globals, frame.f_locals)
+
+
+@functools.lru_cache(maxsize=256)
+def _flags_by_line(filename: str) -> dict[int, _Flags]:
+    found: dict[int, _Flags] = {}
+    for node in ast.walk(syntax_tree(filename)):
+        value = node.test if isinstance(node, ast.If) else getattr(node, "value", None)
+        if isinstance(node, (ast.If, ast.Assign, ast.Return)) and isinstance(value, ast.BoolOp):
+            others = [operand for operand in value.values if not _is_flag(operand)]
+            if len(others) == 1 and isinstance(others[0], ast.Compare):
+                flags = _Flags([each for each in value.values if each is not others[0]], isinstance(value.op, ast.Or))
+                found.update(dict.fromkeys(_lines_of(value), flags))
+    return found
+
+
+def _is_flag(node: ast.expr) -> bool:
+    """Whether evaluating ``node`` runs no code of the model: ``flag``, ``not flag``, ``mask is None``."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) and _is_flag(node.operand)
+    if isinstance(node, ast.Compare):
+        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and all(
+            _is_flag(each) for each in (node.left, *node.comparators)
+        )
+    return isinstance(node, (ast.Name, ast.Constant))
