@@ -96,6 +96,23 @@ ir::Value* filled_diagonal(Memory& memory, const ir::Node& node, View& target) {
                                type, *target.form);
 }
 
+// Refuses an operator that scatters elements of its own target: PyTorch refuses it too if it notices, and
+// otherwise reads elements that it has already written.
+void check_source(Memory& memory, const ir::Node& node, const View& target) {
+  for (std::string_view name : {"source", "src", "values"}) {
+    const ir::AttributeValue* argument = given(node, name);
+    const auto* source = argument == nullptr ? nullptr : std::get_if<ir::Value*>(argument);
+    if (source == nullptr || *source == nullptr || is_number(**source)) continue;
+    const View& view = memory.view_of(*source);
+    const ir::TensorType& type = view.type();
+    const bool is_one_number =
+        type.ranked() && std::ranges::all_of(*type.dims, [](const Dim& dim) { return dim.is(1); });
+    if (is_one_number && !flag(node, "accumulate", false)) continue;
+    if (view.storage == target.storage)
+      refuse(node, node.op + " reads a view of the tensor that it writes to; pass a copy, as by clone()");
+  }
+}
+
 }  // namespace
 
 void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
@@ -107,6 +124,7 @@ void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
   ir::Value* written = nullptr;
   switch (mutation.write) {
     case Write::computed:
+      check_source(memory, node, target);
       written = compute(memory, node, mutation.pure, {&target}).front();
       break;
     case Write::copied:

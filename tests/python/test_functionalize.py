@@ -421,6 +421,28 @@ def test_writes_to_expanded_results_are_refused(capture, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_scattering_of_its_own_elements_is_refused(capture, tmp_path):
+    def masked(x):
+        x = x * 1
+        return x.masked_scatter_(x > 0, x[:2])
+
+    def accumulated(x):
+        x = x.permute(2, 0, 1) * 1
+        return x.index_put_((torch.tensor([0, 0]),), x[0], accumulate=True)
+
+    def one_number(x):
+        x = x * 1
+        x[x > 0] = x[0, 0]
+        return x
+
+    path = tmp_path / "model.onnx"
+    for function, example in ((masked, torch.linspace(-2, 1, 15).view(5, 3)), (accumulated, torch.randn(3, 2, 4))):
+        with pytest.raises(UnsupportedError, match="reads a view of the tensor that it writes to"):
+            opbridge.export(function, (example,), path, capture=capture)
+    opbridge.export(one_number, (torch.randn(5, 3),), path, capture=capture, verify=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_flatten_that_joins_no_dims_is_the_tensor_itself(capture, tmp_path):
     def turned(x):
         x.flatten(1, -1).t_()

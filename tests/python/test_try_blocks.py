@@ -96,6 +96,7 @@ MAY_FAIL: dict[str, Function] = {
     "index": caught(lambda x: x[4]),
     "narrow": caught(lambda x: x.narrow(0, 1, 3)),
     "broadcast": caught(lambda x: x[::2] + x[1::2]),
+    "broadcast of 1": caught(lambda x: x[None] + x[:, None] * torch.arange(7.0)),
     "stack": caught(lambda x: torch.stack([x[::2], x[1::2]])),
     "matmul": caught(lambda x: torch.ones(2, 3) @ x.view(-1, 2)),
     "convolution": caught(lambda x: F.conv1d(x[None, None], torch.ones(1, 1, 5))),
@@ -123,7 +124,7 @@ def test_a_check_whose_error_is_caught_is_told(name: str, capture: Any, tmp_path
 
 
 @CAPTURES
-@pytest.mark.parametrize("name", ["view", "stack", "suppressed"])
+@pytest.mark.parametrize("name", ["view", "stack", "suppressed", "broadcast of 1"])
 def test_a_check_that_fails_only_in_the_example_is_refused(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.UnsupportedError, match="not so in the example"):
         export(MAY_FAIL[name], 1, tmp_path / "model.onnx", capture)

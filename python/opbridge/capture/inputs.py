@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.caches import check_caches, register_caches
+from opbridge.capture.memory_layout import copy_of
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
 
@@ -50,7 +51,7 @@ class Inputs:
     def copied(self) -> Inputs:
         """The same inputs in tensors and memory of their own. A model may write to its inputs; one tensor may be given
         for two inputs, or may also be a weight of the model; and torch distinguishes tensors by their identity."""
-        return self.map_leaves(_copy_of)
+        return self.map_leaves(copy_of)
 
     @property
     def others(self) -> list[Any]:
@@ -60,23 +61,6 @@ class Inputs:
     @property
     def tensors(self) -> list[torch.Tensor]:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _copy_of(leaf: Any) -> Any:
-    """A copy with the layout and the offset in memory that the tensor has."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    is_plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided
-    if not is_plain or leaf.is_conj() or not leaf.is_leaf:
-        return leaf.clone()
-    with torch.no_grad():
-        offset = leaf.storage_offset()
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(leaf.size(), leaf.stride(), strict=True))
-        memory = leaf.new_empty(offset + extent if leaf.numel() else offset)
-        if leaf.numel():
-            memory[offset:] = leaf.as_strided((extent,), (1,))
-        copy = leaf.new_empty(0).set_(memory.untyped_storage(), offset, leaf.size(), leaf.stride())  # not a view
-    return copy.requires_grad_(leaf.requires_grad)
 
 
 def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> Inputs:

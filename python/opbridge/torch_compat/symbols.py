@@ -53,6 +53,7 @@ INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
+HASH_OF_SYMBOL = PatchPoint(torch.SymInt, "__hash__")
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")

@@ -26,7 +26,7 @@ _TORCHSCRIPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "torchsc
 # The files with the replacements for methods of symbols and for builtins.
 GUARDS = tuple(
     os.path.join(os.path.dirname(__file__), name)
-    for name in ("branches.py", "builtin_calls.py", "conversions.py", "python_functions.py")
+    for name in ("branches.py", "builtin_calls.py", "caches_by_size.py", "conversions.py", "python_functions.py")
 )
 _TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, *GUARDS)
 

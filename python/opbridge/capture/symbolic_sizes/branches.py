@@ -47,6 +47,10 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     check of sizes by torch counts as such a branch if the model catches its error."""
     original = points.BOOL_OF_SYMBOL.original
 
+    def is_one_in_example(asked: Any, env: Any) -> bool:
+        """Whether one of the sizes that are compared is 1 in the example, so that it would broadcast."""
+        return isinstance(asked, sympy.Eq) and any(sizes.in_example(side, env) == 1 for side in asked.args)
+
     def guard_bool(self: Any, file: str, line: int) -> Any:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
@@ -62,6 +66,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if fixed and not differs:
             return result
         tried = in_try_block(frame)
+        differs |= tried and not result and is_one_in_example(asked, env) and _asked_in(frame, BROADCASTING)
         if tried or asked_by_model(frame):
             asking = asking_frame(frame)
             if not differs and not tried and is_without_effect(asking):

@@ -14,6 +14,7 @@ import sympy
 import torch
 
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.memory_layout import repeat_ones
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
 
@@ -149,7 +150,7 @@ class DynamicSizes:
         replaced: dict[int, torch.Tensor] = {}
         for leaf, dims in zip(self._inputs.leaves, self.leaves, strict=True):
             if ones := _ones_among(dims, leaf):
-                replaced[id(leaf)] = leaf.repeat([2 if axis in ones else 1 for axis in range(leaf.dim())])
+                replaced[id(leaf)] = repeat_ones(leaf, ones)
         if not replaced:
             return self._inputs
         others = self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf))

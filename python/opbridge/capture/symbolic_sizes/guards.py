@@ -9,6 +9,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_fixed_sizes, warn_of_branches
+from opbridge.capture.symbolic_sizes.caches_by_size import keep_caches_by_size
 from opbridge.capture.symbolic_sizes.conversions import (
     keep_order_of_operations,
     pass_sizes_as_numbers,
@@ -50,6 +51,7 @@ def watch_sizes(
         keep_order_of_operations(),
         shorten_quotients(),
         warn_of_texts(),
+        keep_caches_by_size(caught),
         patch(points.BIT_LENGTH, bit_length),
         patch(points.ROUND, round_to_digits),
         note_fixed_sizes(sizes, fixings, caught),

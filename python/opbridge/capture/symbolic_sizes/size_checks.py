@@ -25,10 +25,10 @@ def _only_checks(frame: FrameType) -> bool:
 def _lines_of_checks(filename: str) -> frozenset[int]:
     tree = syntax_tree(filename)
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.Assert, ast.If)) and _is_check(node)]
-    return frozenset(line for test in tests for line in _lines_of(test))
+    return frozenset(line for test in tests for line in lines_of(test))
 
 
-def _lines_of(node: ast.expr) -> range:
+def lines_of(node: ast.expr | ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
@@ -72,7 +72,7 @@ def _flags_by_line(filename: str) -> dict[int, _Flags]:
             others = [operand for operand in value.values if not _is_flag(operand)]
             if len(others) == 1 and isinstance(others[0], ast.Compare):
                 flags = _Flags([each for each in value.values if each is not others[0]], isinstance(value.op, ast.Or))
-                found.update(dict.fromkeys(_lines_of(value), flags))
+                found.update(dict.fromkeys(lines_of(value), flags))
     return found
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from opbridge.capture.source import users_frames
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_ERRORS_OF_CHECKS = (RuntimeError, IndexError, ValueError, AssertionError)
 
 
 class _Block(NamedTuple):
@@ -26,23 +25,26 @@ class _Block(NamedTuple):
     raises: bool
 
 
-def in_try_block(frame: FrameType | None) -> bool:
-    """Whether the user's code runs a line of a ``try`` whose ``except`` may catch an error of a check of sizes and go
-    on, or of a ``with suppress()``."""
+def in_try_block(
+    frame: FrameType | None,
+    errors: tuple[type[Exception], ...] = (RuntimeError, IndexError, ValueError, AssertionError),
+) -> bool:
+    """Whether the user's code runs a line of a ``try`` whose ``except`` may catch one of ``errors`` and go on, or of a
+    ``with suppress()``. The default is the errors of checks of sizes."""
     around = [
         (block, caller)
         for caller in users_frames(frame)
         for block in _blocks(caller.f_code.co_filename).get(caller.f_code.co_firstlineno, ())
         if block.first <= caller.f_lineno <= block.last
     ]
-    catching = [block for block, caller in around if any(_catches(name, caller) for name in block.caught)]
+    catching = [block for block, caller in around if any(_catches(name, caller, errors) for name in block.caught)]
     if any(block.raises for block in catching):  # another block may catch the error that they raise
         return not all(block.raises for block, _ in around)
     return bool(catching)
 
 
-def _catches(name: str | None, frame: FrameType) -> bool:
-    """Whether an ``except`` of this name in the frame may catch an error of a check."""
+def _catches(name: str | None, frame: FrameType, errors: tuple[type[Exception], ...]) -> bool:
+    """Whether an ``except`` of this name in the frame may catch one of ``errors``."""
     if name is None:
         return True
     first, *attributes = name.split(".")
@@ -50,7 +52,7 @@ def _catches(name: str | None, frame: FrameType) -> bool:
     for attribute in attributes:
         caught = getattr(caught, attribute, None)
     kinds = caught if isinstance(caught, tuple) else (caught,)
-    return any(not isinstance(kind, type) or issubclass(error, kind) for kind in kinds for error in _ERRORS_OF_CHECKS)
+    return any(not isinstance(kind, type) or issubclass(error, kind) for kind in kinds for error in errors)
 
 
 @functools.lru_cache(maxsize=8)
