@@ -273,3 +273,10 @@ def test_additions_at_equal_indices_are_not_lost(tmp_path):
     for _ in range(20):
         for result in session.run(None, inputs):
             assert torch.equal(torch.from_numpy(result), counts.float())
+
+
+def test_an_output_size_for_no_repetitions_is_refused(tmp_path):
+    none, path = torch.zeros(0, dtype=torch.int64), tmp_path / "m.onnx"
+    with pytest.raises(opbridge.UnsupportedError, match=r"gives int64\[0\], PyTorch gives int64\[6\]"):
+        opbridge.export(lambda x: torch.repeat_interleave(x, output_size=6), (none,), path, capture="trace")
+    check(torch.repeat_interleave, none)

@@ -228,3 +228,7 @@ def test_layer_normalization_by_one_weight() -> None:
         "one, of no sum": lambda x, w: _normalized(x, torch.full((1,), 2.5)),
     }
     check(functions, x, torch.tensor([0.5]))
+
+
+def test_rms_norm_of_no_numbers() -> None:
+    check(lambda x: F.rms_norm(x, (0,), torch.ones(0)), torch.ones(2, 0))

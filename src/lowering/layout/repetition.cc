@@ -54,6 +54,7 @@ void register_repetition(SymbolicRegistry& registry) {
 
   on("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", Since{16},
      [](GraphBuilder& g, Value repeats, Ignored) {
+       if (repeats.dim(0).is(0)) return repeats;  // whatever output_size says
        return g.cast(repeated_indices(g, repeats), g.result().element_type);
      });
   on("aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "

@@ -262,6 +262,7 @@ double epsilon_of(ElementType type) {
 // RMS normalization (Zhang and Sennrich 2019, arXiv:1910.07467), in the form that runtimes fuse.
 Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                std::optional<double> eps) {
+  if (element_count(input).is(0)) return g.cast(input, g.result().element_type);
   const ElementType type = input.element_type();
   const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
