@@ -95,11 +95,13 @@ def counting() -> Model:
 def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     n = x.shape[0]
     texts = f"{n} {n / 2} {n > 2}"
+    cache = {}
+    cache[n] = y
     z = x + y if n > 2 else x
     made = [torch.linspace(0, 1, n), torch.as_tensor(n / 2), torch.asarray(n / 2), x.new_tensor(n / 2)]
     z = nn.functional.pad(z, (0, 1), value=n / 2) * round(n, -1)
     made += [*torch.tensor_split(x, 3), *x.tensor_split(2)]
-    return [z * len(texts) * type(n).bit_length(n), *made, *z.split(n // 2)]
+    return [z * len(texts) * type(n).bit_length(n), cache[n], *made, *z.split(n // 2)]
 
 
 def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:

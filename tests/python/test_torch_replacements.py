@@ -119,6 +119,7 @@ USED = {
     "symbols.FLOAT_TEXT": "sizes",
     "symbols.INTEGER_DIVISION": "sizes",
     "symbols.INT_OF_SYMBOL": "sizes",
+    "symbols.HASH_OF_SYMBOL": "sizes",
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
     "symbols.NEW_TENSOR": "sizes",
