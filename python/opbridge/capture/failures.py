@@ -11,6 +11,7 @@ import torch
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import dynamo_if_loaded
 from opbridge.torch_compat.messages import is_of_sizes_in_numpy, without_advice
@@ -75,13 +76,13 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
     raise refusal
 
 
-def refusal_of(error: Exception, instead: str) -> UnsupportedError:
-    """The error to raise for torch's ``error`` about a model that runs in eager mode. Its text follows ``instead``
-    unless opbridge has a better one."""
+def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> UnsupportedError:
+    """The error to raise for torch's ``error`` about a model that runs in eager mode. Its text, with the user's names
+    of ``sizes``, follows ``instead`` unless opbridge has a better one."""
     if is_of_sizes_in_numpy(error):
         text = "NumPy cannot compute with a dynamic size; use functions of torch, as torch.arange for numpy.arange"
     else:
-        text = f"{instead} {first_lines(error)}"
+        text = f"{instead} {sizes.text_of(first_lines(error))}"
     return UnsupportedError(text, _where_raised(error))
 
 

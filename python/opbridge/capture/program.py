@@ -10,6 +10,7 @@ import sympy
 import torch
 
 from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
+from opbridge.capture.symbolic_sizes.dynamic_axes import with_names
 from opbridge.capture.symbolic_sizes.numbers import emit_integer, integer_parts
 from opbridge.errors import FileError, UnsupportedError
 from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
@@ -66,7 +67,7 @@ class Sizes:
             except FileError as error:
                 parts = integer_parts(expr)
                 if self._emit is None or not parts:
-                    raise UnsupportedError(error.message) from error
+                    raise UnsupportedError(self.text_of(error.message)) from error
                 symbols = {part: self._compute(part, env, self._emit) for part in parts}
                 dim = self.dim_of(expr.xreplace(symbols), env)
             self._dims[expr] = dim
@@ -78,12 +79,16 @@ class Sizes:
             name = f"computed_{len(self._computed)}"
             bounds = env.bound_sympy(part)
             self._symbols[name] = _core.Dim.symbol(name, _bound(bounds.lower), _bound(bounds.upper))
-            emit_integer(part, self._symbols[name], lambda expr: self.dim_of(expr, env), emit, self.read)
+            emit_integer(part, self._symbols[name], env, emit, self)
             self._computed[part] = sympy.Symbol(name, integer=True)
         return self._computed[part]
 
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
         return None if self._example is None else self._example.in_example(expr, env)
+
+    def text_of(self, expr: Any) -> str:
+        """The text of an expression, or of a message, with the user's names."""
+        return with_names(expr, self._names)
 
     def _symbol(self, symbol: Any, env: Any) -> _core.Dim:
         name = self._names.get(str(symbol), str(symbol))

@@ -48,8 +48,11 @@ from opbridge.torch_compat.symbols import set_size_oblivious
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
-    names = Sizes(sizes.name_symbols(shapes_of_inputs(exported)), sizes)
-    return bridge(exported, names, parameters_are_kept=False)
+    return bridge(exported, named_sizes(exported, sizes), parameters_are_kept=False)
+
+
+def named_sizes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> Sizes:
+    return Sizes(sizes.name_symbols(shapes_of_inputs(exported)), sizes)
 
 
 def export_program(
@@ -73,7 +76,9 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
-        warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
+        warn_of_squeezes(
+            exported, named_sizes(exported, sizes)
+        )  # now, because the second pass removes each squeeze that keeps all axes
         try:
             with confine_export():
                 exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
@@ -81,7 +86,7 @@ def export_program(
             raise UnsupportedError(
                 "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write the model without "
                 "it. "
-                f"torch.export says: {first_lines(error)}"
+                f"torch.export says: {sizes.text_of(first_lines(error))}"
             ) from error
     return exported
 
@@ -128,6 +133,7 @@ def _exported_once(
         raise refusal_of(
             error,
             'torch.export cannot capture the model; capture="trace" follows one run of it instead. torch.export says:',
+            sizes,
         ) from error
 
 

@@ -65,6 +65,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         differs = sizes.in_example(asked, env) not in (result, None)
         if fixed and not differs:
             return result
+        shown = sizes.text_of(asked)
         tried = in_try_block(frame)
         differs |= tried and not result and is_one_in_example(asked, env) and _asked_in(frame, BROADCASTING)
         if tried or asked_by_model(frame):
@@ -73,16 +74,16 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 return result
             avoid_shortcut(asking)
             if differs:
-                what = f"the model branches by '{asked}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
+                what = f"the model branches by '{shown}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
                 raise refused(caught, what)
             if asked_by_model(frame):
-                warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+                warn_of_run(f"a branch by a dynamic size: whether '{shown}' was read as {result}")
             else:
-                warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
+                warn_of_run(f"an error that the model may catch: torch checked whether '{shown}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
-            warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
+            warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
-            one, other = asked.args if size == asked.args[0] else reversed(asked.args)
+            one, other = map(sizes.text_of, asked.args if size == asked.args[0] else reversed(asked.args))
             warn_of_run(
                 f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example, though '{one}' "
                 "may be 1"
@@ -140,7 +141,7 @@ def _may_be_one(asked: Any, env: Any) -> Any:
 
 
 @contextlib.contextmanager
-def judge_assumptions(caught: Caught) -> Iterator[None]:
+def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Judges what torch assumes about sizes that depend on data.
 
     Refuses to broadcast such a size: torch assumes that it equals the other one, though it may be 1. Warns if both
@@ -155,18 +156,19 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
         # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
         if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file)):
             if not all(map(free_unbacked_symbols, asked.args)):
-                found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
+                sides = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
+                found, other = map(sizes.text_of, sides)
                 raise refused(
                     caught,
                     f"a size that depends on data ('{found}') broadcasts with '{other}'; torch assumes that they are "
                     "equal, which is wrong if the former is 1; reshape the tensor to the size that it has",
                 )
-            one, other = asked.args
+            one, other = map(sizes.text_of, asked.args)
             warn_of_run(
                 f"sizes that broadcast: torch assumes that '{one}' equals '{other}', which is wrong if one of them is 1"
             )
         if in_try_block(frame):
-            warn_of_run(f"an error that the model may catch: torch assumed '{asked}'")
+            warn_of_run(f"an error that the model may catch: torch assumed '{sizes.text_of(asked)}'")
         return original(self, file, line)
 
     with patch(points.EXPECTED_SYMBOL, expect_true):
@@ -193,12 +195,13 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
         original(self, symbol, value, message)
         frame = sys._getframe(1)
+        size, equal = sizes.text_of(symbol), sizes.text_of(value)
         if value.is_number:
             fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
-            raise refused(caught, f"the model assumes that '{symbol}' equals '{value}'; {AS_IN_EXAMPLE}")
+            raise refused(caught, f"the model assumes that '{size}' equals '{equal}'; {AS_IN_EXAMPLE}")
         elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):
-            warn_of_run(f"torch assumes that the size '{symbol}' equals '{value}', as in the example")
+            warn_of_run(f"torch assumes that the size '{size}' equals '{equal}', as in the example")
 
     with patch(points.SYMBOL_REPLACEMENT, set_replacement):
         yield

@@ -21,6 +21,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asking_frame, refused
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.size_checks import lines_of
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block, syntax_tree
 from opbridge.torch_compat import symbols as points
@@ -31,7 +32,7 @@ _LOOKUPS = ("get", "setdefault", "pop")  # methods of dict
 
 
 @contextlib.contextmanager
-def keep_caches_by_size(caught: Caught) -> Iterator[None]:
+def keep_caches_by_size(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Lets a model use such caches, and removes what it has stored under dynamic sizes. Other dicts are refused."""
     functions: list[Any] = []
     dicts: list[dict[Any, Any]] = []
@@ -40,7 +41,7 @@ def keep_caches_by_size(caught: Caught) -> Iterator[None]:
     def hash_of_symbol(size: Any) -> int:
         frame = asking_frame(sys._getframe(1))
         if runs_users(frame) and not in_try_block(frame, (TypeError,)):
-            note(str(size.node.expr), frame)
+            note(sizes.text_of(size.node.expr), frame)
         elif not dicts:  # with them, torch.export compares the attributes of the model after its run
             return int(original(size))
         return hash((id(size.node.shape_env), str(size.node.expr)))

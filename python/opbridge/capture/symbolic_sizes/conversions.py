@@ -50,29 +50,31 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         asked = self.expr
         if of_data and free_unbacked_symbols(asked):
             stop_at_reading()
+            shown = sizes.text_of(asked)
             raise refused(
                 caught,
-                f"a size that depends on data ('{asked}') is needed as a Python number, as by range() or an "
+                f"a size that depends on data ('{shown}') is needed as a Python number, as by range() or an "
                 "index of a list; compute with tensors instead, or with what int() and item() return",
             )
         result, is_example = _evaluated(self, original, file, line)
         if not is_example:
             return result
+        shown = sizes.text_of(asked)
         if sizes.in_example(asked, self.shape_env) not in (result, None):
-            what = f"an operator needs '{asked}' as a number, and a capture takes {result}; {AS_IN_EXAMPLE}"
+            what = f"an operator needs '{shown}' as a number, and a capture takes {result}; {AS_IN_EXAMPLE}"
             raise refused(caught, what)
         frame = sys._getframe(1)
         if frame.f_code is not CONVERSION_TO_INT:
-            warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
+            warn_of_run(f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}")
             return result
         if asked_by_model(frame):
             raise refused(
                 caught,
-                f"'{asked}', which depends on a dynamic size, is converted to the number {result}, as by range() or an "
+                f"'{shown}', which depends on a dynamic size, is converted to the number {result}, as by range() or an "
                 "index of a list; arithmetic, int(), round(), math.floor() and math.sqrt() keep it a size",
             )
         if asked_by_layer(frame):
-            warn_of_run(f"torch converts '{asked}', which depends on a dynamic size, to the number {result}")
+            warn_of_run(f"torch converts '{shown}', which depends on a dynamic size, to the number {result}")
         return result
 
     of_float = points.FLOAT_OF_SYMBOL.original
@@ -81,15 +83,18 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         asked = self.expr
         if of_data and free_unbacked_symbols(asked):
             stop_at_reading()
+            shown = sizes.text_of(asked)
             raise refused(
                 caught,
-                f"a number that depends on data ('{asked}') is needed as a Python number, as by a function of math; "
+                f"a number that depends on data ('{shown}') is needed as a Python number, as by a function of math; "
                 "compute with tensors instead, or with what float() and item() return",
             )
         result: float
         result, is_example = _evaluated(self, of_float, file, line)
         if is_example:
-            warn_of_run(f"'{asked}', which depends on a dynamic size, was converted to the number {result}")
+            warn_of_run(
+                f"'{sizes.text_of(asked)}', which depends on a dynamic size, was converted to the number {result}"
+            )
         return result
 
     with patch(points.INT_OF_SYMBOL, guard_int), patch(points.FLOAT_OF_SYMBOL, guard_float):
@@ -159,7 +164,7 @@ def _opaque(node: Any) -> Any:
 
 
 @contextlib.contextmanager
-def warn_of_texts() -> Iterator[None]:
+def warn_of_texts(sizes: DynamicSizes) -> Iterator[None]:
     """Warns if the model converts a symbolic size to text: the text has the example's number."""
 
     def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -170,8 +175,9 @@ def warn_of_texts() -> Iterator[None]:
             node = number.node
             if always(node.shape_env, node.expr) is None:
                 result = str(node.hint) if node.has_hint() else result
+                shown = sizes.text_of(node.expr)
                 warn_of_run(
-                    f"'{node.expr}', which depends on a dynamic size or on data, was converted to the text '{result}'"
+                    f"'{shown}', which depends on a dynamic size or on data, was converted to the text '{result}'"
                 )
             return result
 

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 import operator
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -42,6 +43,7 @@ class DynamicSizes:
     ) -> None:
         self._inputs = inputs
         self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
+        self._names: dict[str, str] = {}  # of the symbols of the latest capture
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")
         self._shown_names = list(inputs.names)
@@ -106,7 +108,9 @@ class DynamicSizes:
         return {name: _specs_like(value, specs) for name, value in self._inputs.parameters.items()}
 
     def equate(self, leaves: Sequence[Any]) -> None:
-        """Tells torch that sizes with the same name are equal. ``leaves`` are the model's inputs in the capture."""
+        """Tells torch that sizes with the same name are equal. ``leaves`` are the model's inputs in the capture, whose
+        symbols have their names in the texts of messages from here on."""
+        self._names = self._names_in([leaf.shape if isinstance(leaf, torch.Tensor) else None for leaf in leaves])
         for leaf, given, axes in zip(leaves, self._inputs.leaves, self.leaves, strict=True):
             sizes = [leaf.shape[axis] for axis in _ones_among(axes, given)]
             self._ones.update(size.node.expr for size in sizes if isinstance(size, torch.SymInt))
@@ -174,34 +178,48 @@ class DynamicSizes:
         Raises an error if a size that the caller declared dynamic has become a constant. ``fixings`` maps constants to
         the causes that fix sizes to them.
         """
-        names: dict[str, str] = {}
-        given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
-        unnamed: dict[str, str] = {}
-        for index, (leaf, shape) in enumerate(zip(self.leaves, shapes, strict=True)):
+        names = self._names_in(shapes)
+        for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
             for axis, dim in leaf.items():
-                leaf_name = self._inputs.names[index]
                 if shape is None:
                     raise InvalidArgumentError(f"the input '{leaf_name}' is not a tensor, so it has no dynamic axes")
                 symbol, name = _symbol(shape[axis]), name_of(dim)
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, fixings or {})
-                if not symbol.isidentifier():
-                    size, root = shape[axis], getattr(dim, "root", None)  # the n of 2 * Dim("n")
-                    if isinstance(size, torch.SymInt) and isinstance(root, torch.export.Dim):
-                        names.update(dict.fromkeys(map(str, size.node.expr.free_symbols), root.__name__))
-                    continue
-                if name is None:
-                    unnamed.setdefault(symbol, f"{self._shown_names[index]}_dim_{axis}")
-                elif (known := names.setdefault(symbol, name)) != name:
+                if name is not None and (known := names.get(symbol, name)) != name:
                     warnings.warn(
                         f"'{known}' and '{name}' must be equal in this model; both are called '{known}'",
                         stacklevel=2,
                     )
+        return names
+
+    def _names_in(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:
+        """The user's names for the symbols in the shapes, or names made of the input and the axis."""
+        names: dict[str, str] = {}
+        unnamed: dict[str, str] = {}
+        for index, (leaf, shape) in enumerate(zip(self.leaves, shapes, strict=True)):
+            if shape is None:
+                continue
+            for axis, dim in leaf.items():
+                size, root = shape[axis], getattr(dim, "root", None)  # the n of 2 * Dim("n")
+                symbol, name = _symbol(size), name_of(dim)
+                if not symbol.isidentifier():
+                    if isinstance(size, torch.SymInt) and isinstance(root, torch.export.Dim):
+                        names.update(dict.fromkeys(map(str, size.node.expr.free_symbols), root.__name__))
+                elif name is None:
+                    unnamed.setdefault(symbol, f"{self._shown_names[index]}_dim_{axis}")
+                else:
+                    names.setdefault(symbol, name)
+        given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
         for symbol, name in unnamed.items():
             while name in given:
                 name += "_"
             names.setdefault(symbol, name)
         return names
+
+    def text_of(self, expr: Any) -> str:
+        """The text of an expression of sizes, or of a message of torch, with the user's names."""
+        return with_names(expr, self._names)
 
     def without_fixed(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> DynamicSizes | None:
         """The dynamic sizes without the axes that have become constants in the captured shapes of the leaves, which
@@ -243,6 +261,11 @@ class DynamicSizes:
 def _ones_among(axes: Mapping[int, Any], leaf: Any) -> list[int]:
     """The dynamic axes of size 1."""
     return [axis for axis, dim in axes.items() if dim is not torch.export.Dim.AUTO and leaf.shape[axis] == 1]
+
+
+def with_names(expr: Any, names: Mapping[str, str]) -> str:
+    """The text of an expression or of a message, in which ``names`` replace torch's symbols, such as ``s77``."""
+    return re.sub(r"\b[a-z]\d+\b", lambda symbol: names.get(symbol[0], symbol[0]), str(expr))
 
 
 def _symbol(size: int | torch.SymInt) -> str:

@@ -5,13 +5,15 @@ These are floating-point and boolean numbers, and integers that are rounded from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from opbridge import _core
 from opbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from opbridge.capture.program import Sizes
 
 # sympy's functions → the operators that torch.export uses for the same computation.
 _CALLS = {
@@ -56,13 +58,13 @@ class Emit(Protocol):
     ) -> _core.ProgramValue: ...
 
 
-def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mapping[Any, _core.ProgramValue]) -> Any:
+def number(expr: Any, env: Any, emit: Emit, sizes: Sizes) -> Any:
     """The value of a sympy expression: a constant, a Dim, or the output of the nodes that ``emit`` makes.
 
-    ``known`` holds the numbers that operators have read from tensors.
+    ``env`` is the ShapeEnv of its symbols; ``sizes`` knows the numbers that operators have read from tensors.
     """
-    if expr in known:
-        return known[expr]
+    if expr in sizes.read:
+        return sizes.read[expr]
     if expr.is_Integer:
         return int(expr)
     if expr.is_Number:
@@ -71,14 +73,14 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
         return bool(expr)
     name = type(expr).__name__
     if name == "Identity":
-        return number(expr.args[0], dim, emit, known)
+        return number(expr.args[0], env, emit, sizes)
     # torch declares every PythonMod as an integer to sympy.
     if expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args)):
-        return dim(expr)
+        return sizes.dim_of(expr, env)
     if name not in _CALLS:
-        raise UnsupportedError(f"the model computes '{expr}' from sizes, which a graph cannot express")
+        raise UnsupportedError(f"the model computes '{sizes.text_of(expr)}' from sizes, which a graph cannot express")
     dtype = torch.bool if expr.is_Boolean or expr.is_Relational else torch.float64
-    operands = [number(operand, dim, emit, known) for operand in expr.args]
+    operands = [number(operand, env, emit, sizes) for operand in expr.args]
     if name not in _CHAINED:
         return emit(_CALLS[name], tuple(operands), dtype)
     result = operands[0]
@@ -97,11 +99,11 @@ def integer_parts(expr: Any) -> list[Any]:
 def emit_integer(
     expr: Any,
     size: _core.Dim,
-    dim: Callable[[Any], _core.Dim],
+    env: Any,
     emit: Emit,
-    known: Mapping[Any, _core.ProgramValue],
+    sizes: Sizes,
 ) -> None:
-    """Adds the nodes that compute a part of an expression; the last node names it ``size``. ``known`` is that of
-    :func:`number`."""
-    operands = tuple(number(operand, dim, emit, known) for operand in expr.args)
+    """Adds the nodes that compute a part of an expression; the last node names it ``size``. ``env`` and ``sizes`` are
+    those of :func:`number`."""
+    operands = tuple(number(operand, env, emit, sizes) for operand in expr.args)
     emit(_INTEGERS[type(expr).__name__], operands, torch.int64, size)

@@ -36,9 +36,12 @@ def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str
         env: Any = size.node.shape_env
         expr = size.node.expr
         if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
-            raise UnsupportedError(f"squeeze() keeps the axis of the size '{expr}' in a capture; {AS_IN_EXAMPLE}")
+            raise UnsupportedError(
+                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}' in a capture; {AS_IN_EXAMPLE}"
+            )
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
         if always(env, sympy.Eq(expr, 1)) is None or compiled_for_more:
-            warning = f"squeeze() keeps the axis of the dynamic size '{expr}', which eager mode removes if it is 1"
+            size_text = sizes.text_of(expr)
+            warning = f"squeeze() keeps the axis of the dynamic size '{size_text}', which eager mode removes if it is 1"
     return warning

@@ -308,13 +308,13 @@ class Loop(Step):
         except NotRecorded:
             interpreter.refuse_effect()
         if type(count) is torch.SymInt:
-            self.here(_refuse, (count,))
+            self.here(_refuse, (recorder.text_of(count),))
         return None
 
 
-def _refuse(count: Any) -> None:
+def _refuse(count: str) -> None:
     raise UnsupportedError(
-        f"a loop of TorchScript runs '{count.node.expr}' times, which depends on a dynamic size, and each step "
+        f"a loop of TorchScript runs '{count}' times, which depends on a dynamic size, and each step "
         "changes a list, a shape or something outside of the loop, which a loop of a graph cannot; compute with "
         "operators of tensors instead, or make the size constant",
         line_of_frame(sys._getframe(1)),

@@ -65,9 +65,9 @@ def capture_fake(
         if sizes.any_is_zero():
             raise UnsupportedError(
                 "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "
-                f"elements ({first_lines(error)})"
+                f"elements ({sizes.text_of(first_lines(error))})"
             ) from error
-        raise refusal_of(error, "the model does not run with symbolic sizes:") from error
+        raise refusal_of(error, "the model does not run with symbolic sizes:", sizes) from error
 
 
 def _capture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections import Counter
@@ -223,6 +222,10 @@ class Recorder(WithBodies):
                 self._builder.output(value, "")
         return self._builder.finish()
 
+    def text_of(self, number: torch.SymInt) -> str:
+        """The expression of a dynamic size, with the user's names."""
+        return self._sizes.text_of(number.node.expr)
+
     def records_branch_on(self, tensor: torch.Tensor) -> bool:
         """Whether a branch or a loop that the tensor decides can become a part of the graph."""
         self._varies = False
@@ -246,8 +249,7 @@ class Recorder(WithBodies):
             return self._sizes.dim(argument)
         if kind is torch.SymFloat or kind is torch.SymBool:
             self._varies = True
-            dim_of = functools.partial(self._sizes.dim_of, env=argument.node.shape_env)
-            return number(argument.node.expr, dim_of, self._emit_number, self._sizes.read)
+            return number(argument.node.expr, argument.node.shape_env, self._emit_number, self._sizes)
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]
         return argument
