@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import types
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,36 @@ def test_verify_names_the_first_node_that_differs(tmp_path: Path, capture: Any) 
         opbridge.unregister_custom_op_symbolic("aten::hardtanh", 9)
     assert "the first difference is the value of aten::hardtanh at test_export.py:" in str(raised.value)
     assert "# the wrong one" in str(raised.value)
+
+
+def _divides(g: Any, self: Any) -> Any:
+    return g.op("Asinh", self, 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "cause"),
+    [
+        (lambda g, self, more: g.op("Add", self, more), "for aten::asinh raised TypeError: ", TypeError),
+        (_divides, "_divides for aten::asinh raised ZeroDivisionError: division by zero (test_exp", ZeroDivisionError),
+        (lambda g, self: g.op("Neg", self.bias), "raised AttributeError: 'Value' object has no att", AttributeError),
+        (lambda g, self: g.op("Neg", "x"), "raised TypeError: g.op takes values, numbers and tensors", TypeError),
+        (lambda g: g.op("Neg"), "self=<a tensor>, but the symbolic function <lambda> has no parameter for it", None),
+    ],
+    ids=["parameters", "arithmetic", "attribute", "input", "none"],
+)
+def test_an_error_of_a_symbolic_function_is_told_with_the_line_of_the_model(
+    function: Callable[..., Any], message: str, cause: type[Exception] | None
+) -> None:
+    opbridge.register_custom_op_symbolic("aten::asinh", function, 9)
+    try:
+        with pytest.raises(opbridge.InvalidArgumentError) as error:
+            opbridge.export(lambda x: torch.asinh(x), (torch.rand(2),))
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::asinh", 9)
+    assert message in error.value.message
+    assert "test_export.py" in error.value.where
+    assert "torch.asinh(x), (torch.rand(2),))" in error.value.where
+    assert isinstance(error.value.__cause__, cause or type(None))
 
 
 def test_an_argument_without_parameter_is_refused(tmp_path: Path) -> None:

@@ -318,8 +318,13 @@ def test_symbolic_of_an_autograd_function_with_other_parameters_is_refused_with_
     with pytest.raises(opbridge.Error, match=r"Scale\.symbolic.*does not fit.*2 arguments") as caught:
         export(lambda x: Scale.apply(x, 2.0))
     assert "Scale.apply(x, 2.0)" in caught.value.where
-    with pytest.raises(TypeError, match="an error of the function itself"):
+    with pytest.raises(
+        opbridge.InvalidArgumentError,
+        match=r"Failing\.symbolic raised TypeError: an error of the function itself \(test_",
+    ) as caught:
         export(lambda x: Failing.apply(x, 2.0))
+    assert "Failing.apply(x, 2.0)" in caught.value.where
+    assert isinstance(caught.value.__cause__, TypeError)
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
@@ -433,6 +438,18 @@ def refused(function: Callable[..., Any]) -> str:
     with registered("aten::sinh", function), pytest.raises(opbridge.UnsupportedError) as error:
         export(torch.sinh)
     return str(error.value)
+
+
+def test_an_error_of_the_function_is_told_with_the_operator_and_the_line() -> None:
+    def function(g: Any, x: Any) -> Any:
+        return g.op("Sinh", x, symbolic_helper._get_tensor_rank(x) / 0)
+
+    with registered("aten::sinh", function), pytest.raises(opbridge.InvalidArgumentError) as error:
+        export(lambda x: torch.sinh(x))
+    assert "function for aten::sinh raised ZeroDivisionError: division by zero" in error.value.message
+    assert "_get_tensor_rank(x) / 0" in error.value.message
+    assert "export(lambda x: torch.sinh(x))" in error.value.where
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_what_the_function_refuses_is_refused() -> None:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from opbridge import _core
 from opbridge.errors import InvalidArgumentError
 from opbridge.torch_compat import FunctionSchema, find_schema, length_of
 
@@ -75,8 +76,9 @@ def bind(
         if takes_any_keyword:
             by_name[each.name] = each
         elif each.is_given and not _is_default(op, each):
+            shown = "<a tensor>" if isinstance(each.value, _core.Value) else repr(each.value)
             raise InvalidArgumentError(
-                f"{op} is called with {each.name}={each.value!r}, but the symbolic function {function.__name__} has no "
+                f"{op} is called with {each.name}={shown}, but the symbolic function {function.__name__} has no "
                 f"parameter for it; its parameters should be (g, {', '.join(item.name for item in arguments)})"
             )
     return in_order[: len(positional)], by_name

@@ -8,12 +8,14 @@ torch.onnx or use it, and for ``symbolic`` of an autograd.Function. If such a fu
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from opbridge import _core
-from opbridge.errors import InvalidArgumentError
+from opbridge.capture.source import line_of_error
+from opbridge.errors import Error, InvalidArgumentError
 from opbridge.symbolics.arguments import bind, complete_arguments
 from opbridge.symbolics.builder import Callback, GraphContext, Results
 from opbridge.symbolics.torchscript import OwnFormNeeded, call_function, call_method, uses_torch_onnx
@@ -27,12 +29,38 @@ def adapt(function: SymbolicFunction) -> Callback:
     return for_torch_onnx(function) if uses_torch_onnx(function) else for_opbridge(function)
 
 
+@contextlib.contextmanager
+def _name_failures(function: SymbolicFunction, op: str, core: _core.GraphBuilder) -> Iterator[None]:
+    """Raises an error of opbridge, with the function, the operator (if any) and the line of the model, in place of any
+    other error. Warnings that are errors stay what they are."""
+    try:
+        yield
+    except Error as error:
+        if error.where:
+            raise
+        raise type(error)(error.message, core.source) from error.__cause__
+    except (OwnFormNeeded, Warning):
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        line = line_of_error(error)
+        raise InvalidArgumentError(
+            f"the symbolic function {_name_of(function)}{op and f' for {op}'} raised {text}{line and f' ({line})'}",
+            core.source,
+        ) from error
+
+
+def _name_of(function: SymbolicFunction) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
 def for_opbridge(function: SymbolicFunction) -> Callback:
     def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> Results:
-        positional, named = bind(function, op, complete_arguments(op, names, arguments))
-        by_name = {name: wrapped(argument.value) for name, argument in named.items()}
-        g = GraphContext(core)
-        return g.results(function(g, *(wrapped(argument.value) for argument in positional), **by_name))
+        with _name_failures(function, op, core):
+            positional, named = bind(function, op, complete_arguments(op, names, arguments))
+            by_name = {name: wrapped(argument.value) for name, argument in named.items()}
+            g = GraphContext(core)
+            return g.results(function(g, *(wrapped(argument.value) for argument in positional), **by_name))
 
     return callback
 
@@ -42,7 +70,8 @@ def for_torch_onnx(function: SymbolicFunction) -> Callback:
 
     def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> Results:
         try:
-            return call_function(function, core, op, names, arguments)
+            with _name_failures(function, op, core):
+                return call_function(function, core, op, names, arguments)
         except OwnFormNeeded:
             return in_own_form(core, op, names, arguments)
 
@@ -53,23 +82,23 @@ def call_symbolic_method(function: SymbolicFunction, core: _core.GraphBuilder, a
     """Calls ``symbolic`` of an autograd.Function with the arguments of ``apply``.
 
     Raises:
-        InvalidArgumentError: The function does not take the arguments.
+        InvalidArgumentError: The function does not take the arguments, or raises an error.
     """
-    try:
-        return call_method(function, core, arguments)
-    except OwnFormNeeded:
-        g = GraphContext(core)
-        return g.results(function(g, *map(wrapped, arguments)))
-    except TypeError as error:
-        signature = inspect.signature(function)
-        if _takes(signature, len(arguments) + 1):
-            raise  # an error of the function's own
-        name = getattr(function, "__qualname__", "symbolic")
-        raise InvalidArgumentError(
-            f"{name}{signature} does not fit: apply is called with {len(arguments)} arguments; the parameters of "
-            "symbolic are g and those that forward has after ctx",
-            core.source,
-        ) from error
+    with _name_failures(function, "", core):
+        try:
+            return call_method(function, core, arguments)
+        except OwnFormNeeded:
+            g = GraphContext(core)
+            return g.results(function(g, *map(wrapped, arguments)))
+        except TypeError as error:
+            signature = inspect.signature(function)
+            if _takes(signature, len(arguments) + 1):
+                raise  # an error of the function's own
+            raise InvalidArgumentError(
+                f"{_name_of(function)}{signature} does not fit: apply is called with {len(arguments)} arguments; the "
+                "parameters of symbolic are g and those that forward has after ctx",
+                core.source,
+            ) from error
 
 
 def _takes(signature: inspect.Signature, count: int) -> bool:
