@@ -313,6 +313,7 @@ def test_symbolic_of_an_autograd_function_with_other_parameters_is_refused_with_
     class Failing(Scale):
         @staticmethod
         def symbolic(g: Any, x: Any, factor: float) -> Any:
+            assert repr(g).startswith("<TorchScriptContext")  # what pytest prints of a function that fails
             raise TypeError("an error of the function itself")
 
     with pytest.raises(opbridge.Error, match=r"Scale\.symbolic.*does not fit.*2 arguments") as caught:

@@ -19,12 +19,17 @@ class OwnFormNeeded(Exception):
     """The function uses methods that only opbridge's own ``g`` and values have."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class TorchScriptContext(GraphContext):
     """torch.onnx's ``g``, which takes numbers, lists and None as inputs too."""
 
     # The onnxscript functions that the graph calls, by the kind of their nodes.
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without the fields: torch crashes when it prints an original node of the kind prim::PythonOp, and pytest
+        prints the arguments of a function that fails."""
+        return f"<{type(self).__name__} at opset {self.opset}>"
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(builder.GraphContext, name):
