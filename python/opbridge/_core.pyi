@@ -254,6 +254,10 @@ def export_graph(
 def operators_of(path: str) -> dict[str, int]:
     """The operators of the model at ``path``, and how often each occurs."""
 
+def first_node_of(path: str, op: str) -> tuple[str, str]:
+    """The name of the first node with the operator in the model at ``path``, and the line of the PyTorch program that
+    made it; empty if there is none."""
+
 def rewrite_model(
     source: str, path: str, *, target: str, external_data: str, simplify: bool, progress: Progress | None = None
 ) -> tuple[int, int, int, str | None, int, list[str], float]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from opbridge.artifacts import Artifacts
+    from opbridge.artifacts import Artifacts, CallError
     from opbridge.capture.program import Program
     from opbridge.onnx_program import ONNXProgram, Origin, TemporaryFolder
     from opbridge.verification import Verification
@@ -132,7 +132,7 @@ def export(
         InvalidArgumentError: Arguments are unsuitable or contradict one another.
         UnsupportedError: Something cannot be converted. The message lists all of it, with the lines of the model.
         InvalidNodeError: A symbolic function makes a node that ONNX does not allow.
-        VerificationError: With ``verify``, an output differs from PyTorch's.
+        VerificationError: With ``verify``, an output differs from PyTorch's, or ONNX Runtime cannot run the model.
         FileError: The file cannot be written. An existing file is left untouched by this error, and by those above
             except VerificationError.
     """
@@ -250,10 +250,11 @@ def _verified(file: str, model: Any, example: Example, options: Options, artifac
     from opbridge.first_difference import errors_of_calls
     from opbridge.verification import Comparison, VerificationError, proven
 
-    with artifacts.time_step("verification"):
-        comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode)
-        errors = errors_of_calls(comparison) if artifacts.has_page else []
+    errors: list[CallError] = []
     try:
+        with artifacts.time_step("verification"):
+            comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode)
+            errors = errors_of_calls(comparison) if artifacts.has_page else []
         verification = proven(comparison)
     except VerificationError as error:
         artifacts.write_page(file, error.message, errors)

@@ -22,6 +22,7 @@ from opbridge.drawn_inputs import DrawnInputs
 from opbridge.errors import Error, InvalidArgumentError
 from opbridge.progress import ProgressLine
 from opbridge.runtime import run, session
+from opbridge.runtime_errors import explained, is_of_onnx_runtime
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +102,13 @@ def cells_of(outputs: Sequence[OutputDifference]) -> list[tuple[str, ...]]:
 
 
 class VerificationError(Error):
-    """The model's results differ from PyTorch's.
+    """The model's results differ from PyTorch's, or ONNX Runtime cannot run the model.
 
-    ``verification`` has the differences; it is None if the outputs could not be compared, since their number differs.
+    ``verification`` has the differences; it is None if there are no outputs to compare, or not as many as PyTorch's.
     """
 
-    def __init__(self, message: str, verification: Verification | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, verification: Verification | None = None, where: str = "") -> None:
+        super().__init__(message, where)
         self.verification = verification
 
 
@@ -153,9 +154,9 @@ def verify(
 
     Raises:
         VerificationError: An output differs. The message names the first node of the program whose value differs, and
-            its source line.
+            its source line. Or ONNX Runtime cannot load or run the model; the message says what would help, and the
+            cause is ONNX Runtime's own error.
         InvalidArgumentError: The PyTorch model refuses the inputs.
-        Exception: ONNX Runtime's own errors, if it cannot load or run the model.
     """
     if random_inputs < 0:
         raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")
@@ -246,6 +247,17 @@ def _origin(comparison: Comparison) -> str:
         return f"its origin was not found: {next(iter(str(error).splitlines()), type(error).__name__)}"
 
 
+@contextlib.contextmanager
+def _explain_failures(path: Any) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not is_of_onnx_runtime(error):
+            raise
+        text, line = explained(error, path)
+        raise VerificationError(text, where=line) from error
+
+
 class Comparison:
     """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are the inputs of the ONNX
     model except those for its ``parameters``."""
@@ -266,11 +278,13 @@ class Comparison:
         self.inputs = read_inputs(self.module, args, kwargs).copied()
         self.label = ""
         self.tolerances = (rtol, atol)
-        self._running = session(path)
+        with _explain_failures(path):
+            self._running = session(path)
         self.names = [value.name for value in self._running.get_outputs()]
         self._input_names, self.parameters = self._separated([value.name for value in self._running.get_inputs()])
         self.feeds = feeds_for(self._input_names, self.inputs)
-        self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
+        with _explain_failures(path):
+            self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
         self.with_gradients = False
         self.expected = with_gradients_if_needed(self._run_module)
         self.failure = ""  # ONNX Runtime's error; empty if it ran
@@ -284,7 +298,7 @@ class Comparison:
         other.expected = with_gradients_if_needed(other._run_module)
         try:
             other.actual = run(self._running, other.feeds | self.parameters)
-        except Exception as error:  # ONNX Runtime has no common class of its errors
+        except Exception as error:
             other.failure = f"ONNX Runtime fails: {next(iter(str(error).splitlines()), type(error).__name__)}"
         return other
 

@@ -8,7 +8,9 @@
 #include <nanobind/stl/vector.h>
 #include <nanobind/trampoline.h>
 
+#include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "bindings.h"
 #include "inspect/diagnosis_report.h"
@@ -127,6 +129,17 @@ std::map<std::string, int> operators_of(const std::filesystem::path& path) {
   return counts;
 }
 
+// The name of the first node with the operator, and the line of the PyTorch program that made it. Both are
+// empty if there is none.
+std::pair<std::string, std::string> first_node_of(const std::filesystem::path& path, const std::string& op) {
+  std::optional<std::pair<std::string, std::string>> found;
+  onnx::ModelFile file = onnx::read_onnx(path);
+  ir::for_each_node(file.model.graph, [&](ir::Graph&, ir::Node& node) {
+    if (node.op == op && !found) found.emplace(node.name, node.source.line);
+  });
+  return found.value_or(std::pair<std::string, std::string>());
+}
+
 // Reports how each operator of the graph is converted, and writes what is missing. Returns whether no link is
 // missing, the report, and what was written.
 nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::string& name,
@@ -231,6 +244,10 @@ void bind_pipeline(nb::module_& module) {
       "in other files, these files, and the seconds that the writing took.");
   module.def("operators_of", &operators_of, "path"_a,
              "The operators of the model at `path`, and how often each occurs.");
+  module.def(
+      "first_node_of", &first_node_of, "path"_a, "op"_a,
+      "The name of the first node with the operator in the model at `path`, and the line of the PyTorch\n"
+      "program that made it; empty if there is none.");
   module.def("rewrite_model", &rewrite_model, "source"_a, "path"_a, nb::kw_only(), "target"_a,
              "external_data"_a, "simplify"_a, "progress"_a.none() = nb::none(),
              "Reads the model at `source`, which opbridge wrote, and writes it to `path`. Returns what\n"

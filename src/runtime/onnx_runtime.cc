@@ -28,6 +28,8 @@ void check(const OrtApi& api, OrtStatus* status, ErrorCode code, std::string_vie
   if (status == nullptr) return;
   std::string message = api.GetErrorMessage(status);
   api.ReleaseStatus(status);
+  if (message.find("is not a registered function/op") != std::string::npos)
+    message += "; name the library that has its kernel: --ops libNAME_ort.so";
   std::ranges::replace(message, '\n', ' ');
   throw Error(code, fmt::format("{}: {}", what, message));
 }

@@ -44,6 +44,13 @@ def other():
     return Other(), (torch.randn(4, 3),)
 
 
+def without_kernel():
+    import opbridge
+
+    opbridge.register_custom_op_symbolic("aten::sinh", lambda g, x: g.op("elsewhere::Sinh", x), 9)
+    return lambda x: x.sinh(), (torch.randn(3),)
+
+
 def refused_by_the_model():
     return Model(), (torch.randn(4, 3), torch.randn(5, 5))
 
@@ -195,6 +202,10 @@ def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("not a model")
     assert "ONNX Runtime cannot run" in refused(factory, tmp_path / "text.onnx")
     assert "the ONNX model has the inputs" in refused(f"{folder / 'script.py'}:my_add", model, "--ops", COMPAT)
+    unknown = refused(f"{folder / 'script.py'}:without_kernel")
+    assert "no kernel for the custom operator elsewhere::Sinh of the node 'Sinh'" in unknown
+    assert "--ops path" in unknown
+    assert "at script.py:" in unknown
     assert "must match" in refused(f"{folder / 'script.py'}:refused_by_the_model")
     assert "not -1" in refused(factory, model, "--random-inputs", -1)
     assert "--inputs and --expect are for a comparison without PyTorch" in refused(factory, model, "--inputs", "x.npz")

@@ -98,6 +98,39 @@ def test_a_model_that_fails(tmp_path: Path) -> None:
         opbridge.verify(tmp_path / "m.onnx", failing, (A, B))
 
 
+@pytest.mark.parametrize(
+    ("node", "x", "message"),
+    [
+        ("elsewhere::Sinh", A, "no kernel for the custom operator elsewhere::Sinh of the node 'Sinh': the third link"),
+        ("opbridge::Sinh", A, "no kernel for the custom operator opbridge::Sinh of the node 'Sinh'"),
+        ("Sinh", A.double(), "no kernel for Sinh of the node 'Sinh' with the element types of its inputs"),
+    ],
+)
+@pytest.mark.parametrize("file", [True, False], ids=["file", "temporary"])
+def test_a_node_without_a_kernel(node: str, x: torch.Tensor, message: str, file: bool, tmp_path: Path) -> None:
+    opbridge.register_custom_op_symbolic("aten::sinh", lambda g, x: g.op(node, x), 9)
+    path = tmp_path / "m.onnx"
+    try:
+        with pytest.raises(VerificationError) as raised:
+            opbridge.export(lambda x: torch.sinh(x), (x,), path if file else None, verify=True)
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::sinh", 9)
+    assert message in raised.value.message
+    assert "torch.sinh(x), (x,)" in raised.value.where
+    assert type(raised.value.__cause__).__name__ in ("Fail", "NotImplemented")
+    assert path.exists() == file
+    if file:
+        assert message in refusal(path, torch.sinh, (x,))
+
+
+def test_what_onnx_runtime_refuses(tmp_path: Path) -> None:
+    opbridge.export(minus, (A, B), tmp_path / "m.onnx")
+    other = torch.ones(2)
+    assert "ONNX Runtime cannot run" in refusal(tmp_path / "m.onnx", minus, (other, other))  # other sizes
+    (tmp_path / "m.onnx").write_text("not a model")
+    assert "ONNX Runtime cannot run" in refusal(tmp_path / "m.onnx", minus, (A, B))
+
+
 class Scaled(nn.Module):
     def __init__(self, scale: float) -> None:
         super().__init__()
