@@ -101,6 +101,8 @@ def test_without_torch(wheel: Path, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(torch.nn.Linear(3, 4), (torch.rand(2, 3),)), tmp_path / "model.pt2")
     programs = installed(wheel, python, tmp_path)
     assert run(programs / "opbridge", "--version", folder=tmp_path) == f"opbridge {opbridge.__version__}\n"
+    by_module = run(programs / "python", "-m", "opbridge", "--version", folder=tmp_path)
+    assert by_module == f"opbridge {opbridge.__version__}\n"
     run(programs / "opbridge", "convert", tmp_path / "model.pt2", "model.onnx", folder=tmp_path)
     assert "Gemm" in run(programs / "opbridge", "inspect", "model.onnx", folder=tmp_path)
     printed = run(programs / "python", "-c", "import opbridge; print(opbridge.__version__)", folder=tmp_path)
