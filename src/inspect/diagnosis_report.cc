@@ -13,12 +13,15 @@
 namespace opbridge::inspect {
 namespace {
 
-// The second link: whether the operator has a mapping.
+// The second link: whether the operator has a mapping, and whether it is one that the user registered.
 std::string mapping_text(const OperatorDiagnosis& diagnosis) {
   if (!diagnosis.mapping) return "missing";
-  if (diagnosis.refused == 0) return "there";
-  if (diagnosis.refused == diagnosis.calls) return "refused";
-  return fmt::format("refused for {} of {}", diagnosis.refused, diagnosis.calls);
+  const bool is_users = *diagnosis.mapping == Origin::user;
+  if (diagnosis.refused == 0) return is_users ? "yours" : "there";
+  const std::string refused = diagnosis.refused == diagnosis.calls
+                                  ? "refused"
+                                  : fmt::format("refused for {} of {}", diagnosis.refused, diagnosis.calls);
+  return is_users ? "yours, " + refused : refused;
 }
 
 constexpr std::string_view shipped = "opbridge's operators";

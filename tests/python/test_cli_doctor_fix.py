@@ -55,6 +55,39 @@ def program():
 number = 3
 """
 
+OWN_MAPPINGS = """
+import opbridge, torch
+
+
+@opbridge.symbolic("aten::sinh")
+def sinh(g, x):
+    return g.op("Exp", x)
+
+
+@opbridge.symbolic("aten::cosh")
+def cosh(g, x):
+    return g.op("Cosh", x), x
+
+
+@opbridge.symbolic("aten::tanh")
+def tanh(g, x):
+    return g.op("Tanh", x) if len(g.result().dims) == 1 else [g.op("Tanh", x)] * 2
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Add", x, x)
+
+
+def make_model():
+    return lambda x: (Doubled.apply(x.sinh()) + x.tanh(), x.cosh(), x[:, None].tanh()), (torch.rand(3),)
+"""
+
 ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
     "OPBRIDGE_PYTHON": sys.executable,
@@ -117,6 +150,22 @@ def test_json(folder: Path) -> None:
         "bool exact=True) -> Tensor"
     )
     assert len(missing["locations"]) == 2
+
+
+def test_a_mapping_of_the_user(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(OWN_MAPPINGS)
+    done = examined(tmp_path, "make_model")
+    assert done.returncode == 1, done.stderr
+    table = [" ".join(line.split()) for line in done.stdout.splitlines()[3:8]]
+    assert table == [
+        "aten::sinh 1 yours Exp ONNX Runtime",
+        "autograd_function::Doubled 1 yours Add ONNX Runtime",
+        "aten::tanh 2 yours, refused for 1 of 2 Tanh ONNX Runtime",
+        "aten::add.Tensor 1 there Add ONNX Runtime",
+        "aten::cosh 1 yours, refused",
+    ]
+    report = json.loads(examined(tmp_path, "make_model", "--json").stdout)
+    assert [each["mapping"] for each in report["operators"][:5]] == ["user", "user", "user", "bundled", "user"]
 
 
 def test_a_pt2_has_the_same_report(folder: Path, tmp_path: Path) -> None:
