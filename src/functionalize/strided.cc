@@ -31,26 +31,28 @@ View& permuted(Memory& memory, const ir::Node& node, View& view, const std::vect
   return memory.add_view(view, ViewKind::permute, *permute, 0);
 }
 
-[[noreturn]] void refuse_outside(const ir::Node& node) {
-  refuse(node, node.op + " reads memory outside its tensor; pass the whole tensor");
-}
-
-// PyTorch may access memory outside the tensor, whose elements are unknown.
-void check_inside(const ir::Node& node, const View& elements) {
+// Whether the operator, from `offset` on, accesses memory outside `elements`; false if that is not known.
+bool reaches_outside(const ir::Node& node, const View& elements, const Dim& offset) {
   const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
   const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
   const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
   const ir::TensorType& type = window->tensor_type();
-  if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
-  Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0);
-  if (last.is_static() && last.value() < 0) refuse_outside(node);
+  if (offset.is_static() && offset.value() < 0) return true;
+  if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return false;
+  Dim last = offset;
   for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
     const Dim& dim = (*type.dims)[i];
-    if (dim.is(0)) return;
+    if (dim.is(0)) return false;
     last = last + (dim - 1) * Dim((*strides)[i]);
   }
-  if (last.is_static() && last.value() >= tensor::element_count(*elements.type().dims).value())
-    refuse_outside(node);
+  return last.is_static() && last.value() >= tensor::element_count(*elements.type().dims).value();
+}
+
+// Whether the view and those that it is a view of begin where their storage does.
+bool begins_at_start(const View& shown) {
+  for (const View* each = &shown; each->base != nullptr; each = each->base)
+    if (each->kind != ViewKind::reshape && each->kind != ViewKind::permute) return false;
+  return true;
 }
 
 }  // namespace
@@ -77,23 +79,25 @@ View& read_by_strides(Memory& memory, ir::Node& node, View& shown) {
     return attribute.name == "self_stride" || attribute.name == "self_offset";
   });
   const bool has_offset = given(node, "storage_offset") != nullptr;
-  View* elements = nullptr;
+  const Dim offset = has_offset ? size(node, "storage_offset") : start;
   if (const auto order = recorded ? order_in_memory(*shown.type().dims, *recorded) : std::nullopt) {
-    elements = &permuted(memory, node, shown, *order);
-    if (has_offset) set_offset(node, size(node, "storage_offset") - start);
-  } else {
-    elements = shown.storage->whole;
-    bool at_start = true;
-    for (const View* each = &shown; each->base != nullptr; each = each->base) {
-      at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
+    const Dim from = offset - start;
+    if (from.is_static() && !reaches_outside(node, shown, from)) {
+      View& elements = permuted(memory, node, shown, *order);
+      if (has_offset) set_offset(node, from);
+      return elements;
     }
-    // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
-    const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
-    if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
-    if (has_offset) set_offset(node, size(node, "storage_offset") - shown.storage->start);
   }
-  check_inside(node, *elements);
-  return *elements;
+  View& elements = *shown.storage->whole;
+  // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
+  const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
+  const bool has_start = has_offset || recorded || begins_at_start(shown);
+  if (!elements.contiguous || contradicts || !has_start) refuse_layout(node);
+  const Dim from = offset - shown.storage->start;
+  if (reaches_outside(node, elements, from))
+    refuse(node, node.op + " reads memory outside its tensor; pass the whole tensor");
+  if (!from.is(0) || has_offset) set_offset(node, from);
+  return elements;
 }
 
 void refuse_layout(const ir::Node& node) {

@@ -63,3 +63,21 @@ def test_channels_last(model: Callable[..., torch.Tensor], capture: Any, tmp_pat
     one, three = (torch.rand(n, 3, 4, 5).to(memory_format=torch.channels_last) for n in (1, 3))
     opbridge.export(model, (one,), path, dynamic_shapes=ROWS, capture=capture)
     opbridge.verify(path, model, (three,))
+
+
+ABOVE = {
+    "before the view": lambda x: torch.as_strided(x[1:], (2, 2), (2, 1), 0) * 1,
+    "in the view": lambda x: torch.as_strided(x[1:], (2, 2), (2, 1), 6) * 1,
+    "from the view on": lambda x: torch.as_strided(x[x.shape[0] // 2 :], (2, 2), (2, 1)) * 1,
+    "before a view that begins at a size": lambda x: torch.as_strided(x[x.shape[0] // 2 :], (2, 2), (2, 1), 3) * 1,
+    "from columns on": lambda x: torch.as_strided(x[:, 1:3], (x.shape[0], 2), (4, 1)) * 1,
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("sizes", [None, ROWS])
+@pytest.mark.parametrize("name", ABOVE)
+def test_the_memory_around_a_view(name: str, sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    opbridge.export(ABOVE[name], (torch.rand(6, 4),), path, dynamic_shapes=sizes, capture=capture)
+    opbridge.verify(path, ABOVE[name], (torch.rand(10 if sizes else 6, 4),))
