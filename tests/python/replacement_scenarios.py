@@ -49,6 +49,7 @@ def of_quantized_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
         torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
         torch.quantize_per_channel(x, scales, zero_points, 0, torch.quint8),
         torch._make_per_tensor_quantized_tensor(x.to(torch.uint8), 0.1, 0),
+        torch._make_per_channel_quantized_tensor(x.to(torch.uint8), scales, zero_points, 0),
     ]
     return torch.stack([each.dequantize() for each in made] + torch.dequantize(made))
 

@@ -174,7 +174,9 @@ def of_tensors(x):
 
 def of_channels(x):
     q = torch.quantize_per_channel(x, torch.tensor([0.1, 0.02, 0.3]), torch.tensor([0, 3, -5]), 0, torch.qint8)
-    return q.int_repr(), q.dequantize(), q.q_per_channel_scales() * x[:, 0], x + q.q_per_channel_axis()
+    made = torch._make_per_channel_quantized_tensor(q.int_repr(), torch.ones(3) / 4, torch.tensor([1, 0, -2]), 0)
+    values = q.dequantize(), made.dequantize()
+    return q.int_repr(), *values, q.q_per_channel_scales() * x[:, 0], x + q.q_per_channel_axis()
 
 
 def of_indices(x):

@@ -97,6 +97,7 @@ USED = {
     "patch_points.DEQUANTIZE_METHOD": "quantized",
     "patch_points.QUANTIZED_GRU": "layers",
     "patch_points.QUANTIZED_LSTM": "layers",
+    "patch_points.QUANTIZED_CHANNELS_OF_INTEGERS": "quantized",
     "patch_points.QUANTIZED_OF_INTEGERS": "quantized",
     "patch_points.QUANTIZE_PER_CHANNEL": "quantized",
     "patch_points.QUANTIZE_PER_TENSOR": "quantized",

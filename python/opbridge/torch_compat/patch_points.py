@@ -55,6 +55,7 @@ TO_SPARSE_CSR = PatchPoint(torch.Tensor, "to_sparse_csr")
 QUANTIZE_PER_TENSOR = PatchPoint(torch, "quantize_per_tensor")
 QUANTIZE_PER_CHANNEL = PatchPoint(torch, "quantize_per_channel")
 QUANTIZED_OF_INTEGERS = PatchPoint(torch, "_make_per_tensor_quantized_tensor")
+QUANTIZED_CHANNELS_OF_INTEGERS = PatchPoint(torch, "_make_per_channel_quantized_tensor")
 DEQUANTIZE = PatchPoint(torch, "dequantize")
 DEQUANTIZE_METHOD = PatchPoint(torch.Tensor, "dequantize")
 

@@ -120,15 +120,31 @@ def _quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.d
 def _quantize_per_channel(
     input: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor, axis: int, dtype: torch.dtype
 ) -> QuantizedTensor:
-    if zero_points.is_floating_point():
-        raise UnsupportedError("zero points that are floating-point numbers are not supported; use integers")
+    _require_integers(zero_points)
     return wrapped(quantized(input, scales, zero_points, dtype, axis % input.dim()))
 
 
 def _of_integers(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
+    _require_levels(input)
+    return wrapped(Levels(input, scale, zero_point))
+
+
+def _channels_of_integers(
+    input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int
+) -> QuantizedTensor:
+    _require_levels(input)
+    _require_integers(zero_point)
+    return wrapped(Levels(input, scale, zero_point, axis))
+
+
+def _require_integers(zero_points: torch.Tensor) -> None:
+    if zero_points.is_floating_point():
+        raise UnsupportedError("zero points that are floating-point numbers are not supported; use integers")
+
+
+def _require_levels(input: torch.Tensor) -> None:
     if input.dtype not in QUANTIZED:
         raise UnsupportedError(f"a tensor of {input.dtype} cannot hold the levels; use torch.uint8 or torch.int8")
-    return wrapped(Levels(input, scale, zero_point))
 
 
 def _dequantize(input: Any = None, *, tensor: Any = None, tensors: Any = None) -> Any:
@@ -145,6 +161,7 @@ MAKERS = {
     points.QUANTIZE_PER_TENSOR: _quantize_per_tensor,
     points.QUANTIZE_PER_CHANNEL: _quantize_per_channel,
     points.QUANTIZED_OF_INTEGERS: _of_integers,
+    points.QUANTIZED_CHANNELS_OF_INTEGERS: _channels_of_integers,
     points.DEQUANTIZE: _dequantize,
     points.DEQUANTIZE_METHOD: _dequantize,
     points.QUANTIZED_LSTM: quantized_lstm,
