@@ -151,6 +151,29 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
 
 
 @CAPTURES
+def test_found_sizes_of_at_least_2_do_not_broadcast(capture: Any, tmp_path: pathlib.Path) -> None:
+    def means(x: torch.Tensor) -> torch.Tensor:
+        part = x.long() % 3
+        return torch.zeros(3).index_add(0, part, x) / part.bincount(minlength=3).clamp(min=1)
+
+    path, least, others = tmp_path / "model.onnx", "is wrong if the former is 1", (torch.rand(9) * 9, torch.zeros(1))
+    opbridge.export(means, (torch.rand(5) * 9,), path, capture=capture, dynamic_shapes=({0: "n"},))
+    for x in others:
+        opbridge.verify(path, means, (x,))
+    for function in (lambda x: x.long().bincount(minlength=1) * torch.ones(3), lambda x: x.long().bincount() * x):
+        with pytest.raises(opbridge.UnsupportedError, match=least):
+            opbridge.export(function, (torch.tensor([0.0, 2.0, 1.0]),), path, capture=capture)
+    with pytest.raises(opbridge.UnsupportedError, match=least):
+        opbridge.export(
+            lambda x: x.long().bincount(minlength=x.shape[0]) * x,
+            (torch.tensor([0.0, 2.0, 1.0]),),
+            path,
+            capture=capture,
+            dynamic_shapes=({0: "n"},),
+        )
+
+
+@CAPTURES
 def test_found_sizes_of_one_mask(capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
 

@@ -6,6 +6,7 @@ import contextlib
 from types import CodeType
 from typing import Any
 
+import sympy
 import torch
 
 from opbridge.torch_compat.lookup import PatchPoint, expect, find, look_up
@@ -84,6 +85,16 @@ def always(env: Any, expression: Any) -> Any:
     return env._maybe_evaluate_static(expression)
 
 
+def asserted_minimum(env: Any, size: Any) -> int:
+    """The least value of a constant, or of a size that depends on data, of which torch has asserted that it is at least
+    a constant. 0 if nothing is known."""
+    if size.is_Integer:
+        return int(size)
+    asserted = [each.expr for each in env.deferred_runtime_asserts.get(size, ())]
+    least = [each.lhs for each in asserted if isinstance(each, sympy.Le) and each.rhs == size and each.lhs.is_Integer]
+    return max(map(int, least), default=0)
+
+
 def is_signature(code: CodeType) -> bool:
     """Whether ``code`` is a lambda of torch that only calls a function: its file is that of code from a text."""
     return code.co_filename == _SIGNATURE.co_filename and code.co_names == _SIGNATURE.co_names
@@ -143,6 +154,7 @@ __all__ = [
     "StatelessSymbolicContext",
     "SymNode",
     "always",
+    "asserted_minimum",
     "free_unbacked_symbols",
     "get_proxy_mode",
     "has_shape_rule",

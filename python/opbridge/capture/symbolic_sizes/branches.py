@@ -34,6 +34,7 @@ from opbridge.torch_compat.symbols import (
     EXPECTATION,
     LAYOUT,
     always,
+    asserted_minimum,
     free_unbacked_symbols,
     uninteresting_files,
 )
@@ -154,7 +155,8 @@ def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, file, line)
         # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
-        if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file)):
+        broadcasts = isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file))
+        if broadcasts and any(asserted_minimum(self.shape_env, side) < 2 for side in asked.args):
             if not all(map(free_unbacked_symbols, asked.args)):
                 sides = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
                 found, other = map(sizes.text_of, sides)
