@@ -8,6 +8,7 @@
 
 #include "frontend/graph_reader.h"
 #include "opbridge/error.h"
+#include "tensor/strides.h"
 
 namespace opbridge {
 namespace {
@@ -244,14 +245,17 @@ void GraphReader::note_layout(Scope& scope, std::string_view name, ir::Value* va
   std::vector<Dim> strides = strides_of(meta);
   Dim offset = read_sym_int(json::field(meta, "storage_offset"));
   const std::vector<Dim>& dims = *value->tensor_type().dims;
-  bool contiguous = true;
-  Dim expected = 1;
+  bool contiguous = true, empty = false;
+  Dim step = 1, size = 1;  // of the next axis
   for (size_t i = std::min(dims.size(), strides.size()); i-- > 0;) {
-    contiguous = contiguous && (dims[i].is(1) || strides[i] == expected);
-    expected = expected * dims[i];
+    empty = empty || dims[i].is(0);
+    if (dims[i].is(1)) continue;
+    contiguous = contiguous && tensor::steps_over(strides[i], size, step);
+    step = strides[i];
+    size = dims[i];
   }
   std::vector<ir::Attribute> layout = {{"self", value}};
-  if (!contiguous && !expected.is(0)) layout.push_back({"self_stride", std::move(strides)});
+  if (!contiguous && !empty) layout.push_back({"self_stride", std::move(strides)});
   if (!offset.is(0)) layout.push_back({"self_offset", std::move(offset)});
   if (layout.size() > 1) scope.builder.call("opbridge::memory_layout", std::move(layout), {});
 }

@@ -8,6 +8,7 @@
 #include "functionalize/arguments.h"
 #include "functionalize/views.h"
 #include "tensor/shape.h"
+#include "tensor/strides.h"
 #include "torch/traits.h"
 
 namespace opbridge::functionalization {
@@ -26,7 +27,7 @@ std::optional<Strides> regroup(const std::vector<Dim>& from, const Strides* stri
   for (size_t i = from.size(); i-- > 0;) {
     together = together * from[i];
     if (i > 0) {
-      const bool follows = strides != nullptr && (*strides)[i - 1] == together * step;
+      const bool follows = strides != nullptr && tensor::steps_over((*strides)[i - 1], together, step);
       if (follows || from[i - 1].is(1)) continue;
     }
     Dim taken = 1;
@@ -148,11 +149,13 @@ Certainty is_contiguous(const View& view, const std::optional<Strides>& strides)
   if (!strides) return Certainty::unknown;
   const std::vector<Dim>& dims = *view.type().dims;
   if (is_empty(dims)) return Certainty::yes;
-  Dim expected = 1;
+  Dim step = 1, size = 1;  // of the next axis
   for (size_t i = dims.size(); i-- > 0;) {
     if (dims[i].is(1)) continue;
-    if (!((*strides)[i] == expected)) return all_static(dims) ? Certainty::no : Certainty::unknown;
-    expected = expected * dims[i];
+    if (!tensor::steps_over((*strides)[i], size, step))
+      return all_static(dims) ? Certainty::no : Certainty::unknown;
+    step = (*strides)[i];
+    size = dims[i];
   }
   return Certainty::yes;
 }
@@ -241,10 +244,12 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
       return dims[axis].is(1) ? std::numeric_limits<int64_t>::max() : strides[axis].value();
     });
   }
-  Dim expected = 1;
+  Dim step = 1, size = 1;  // of the next axis
   for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-    if (!dims[*axis].is(1) && !(strides[*axis] == expected)) return std::nullopt;
-    expected = expected * dims[*axis];
+    if (dims[*axis].is(1)) continue;
+    if (!tensor::steps_over(strides[*axis], size, step)) return std::nullopt;
+    step = strides[*axis];
+    size = dims[*axis];
   }
   return order;
 }

@@ -1,5 +1,6 @@
 """Functionalized programs with views and in-place operators, against PyTorch."""
 
+import math
 import pathlib
 import re
 import subprocess
@@ -294,6 +295,27 @@ def test_as_strided_counts_from_the_storage_of_an_input(capture, tmp_path):
     rows = ({0: torch.export.Dim("n", min=4)}, None)
     opbridge.export(function, (x, gaps), path, capture=capture, dynamic_shapes=rows)
     opbridge.verify(path, function, (torch.rand(25)[4:].view(7, 3), gaps))
+
+
+def frames(x):
+    length = 4 * math.ceil(max(x.shape[1], 8) / 4)
+    rows = nn.functional.pad(x, (0, length - x.shape[1]))
+    return rows.as_strided((len(rows), length // 4 - 1, 8), (rows.stride(0), 4, 1))
+
+
+def pairs(x):
+    rows = x[:, 2:] * 2
+    return rows.as_strided((len(rows), rows.shape[1] // 2, 2), (rows.stride(0), 2, 1))
+
+
+# torch's strides of such rows are Max(1, length).
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("function", [frames, pairs])
+def test_as_strided_of_rows_of_dynamic_length(function, capture, tmp_path):
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (torch.rand(2, 9),), path, capture=capture, dynamic_shapes=({0: "rows", 1: "columns"},))
+    for columns in (2, 3, 8, 12):
+        opbridge.verify(path, function, (torch.rand(3, columns),))
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
