@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import opbridge
+from opbridge.runtime import run, session
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 SIZES = pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim("n", min=1)},)], ids=["constant", "dynamic"])
@@ -67,3 +68,64 @@ def test_what_is_written_to_them_is_not_constant(function: Any, sizes: Any, capt
     path = tmp_path / "model.onnx"
     opbridge.export(function, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
     opbridge.verify(path, function, (10 * torch.rand(4, 5),))
+
+
+class Codebook(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("initialized", torch.tensor(True))
+        self.register_buffer("counts", torch.tensor([1, 2]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.initialized else x
+
+
+class Repeated(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(self.counts.sum()) if self.counts[1] > self.counts[0] else 1):
+            x = x * 2
+        return x
+
+
+class Initializing(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2 if self.initialized else x
+        self.initialized.copy_(x.sum() > 0)
+        return y
+
+
+class Overwritten(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.initialized.copy_(x.sum() > 0)
+        return x * 2 if self.initialized else x
+
+
+class Shared(Codebook):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("first", self.counts[:1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(x.sum() > 0)
+        return x * 2 if self.counts.sum() > 3 else x
+
+
+@SIZES
+@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing])
+def test_buffers_may_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
+    exported, path = model(), tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        opbridge.export(exported, (torch.rand(4, 5),), path, dynamic_shapes=sizes, mutations_as_outputs=True)
+    x = torch.rand(4 if sizes is None else 3, 5)
+    torch.testing.assert_close(run(session(path), {"x": x})[0], model()(x))
+    assert exported.counts.tolist() == [1, 2]
+
+
+@SIZES
+@pytest.mark.parametrize("model", [Overwritten, Shared])
+def test_buffers_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
+        opbridge.export(
+            model(), (torch.rand(4, 5),), tmp_path / "model.onnx", dynamic_shapes=sizes, mutations_as_outputs=True
+        )

@@ -52,6 +52,7 @@ BUILTINS_OF_EXPORT = PatchPoint(_trace, "_override_builtin_ops")
 # The steps in which torch.export runs the model.
 FUNCTION_HANDLER = PatchPoint(_trace, "_NonStrictTorchFunctionHandler")
 FAKE_INPUTS = PatchPoint(_trace, "make_fake_inputs")
+FAKE_STATE = PatchPoint(_trace, "_fakify_params_buffers")
 BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
 BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
 METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
@@ -136,6 +137,7 @@ __all__ = [
     "DECOMPOSITIONS_OF_ALIASES",
     "DUAL_NUMBERS",
     "FAKE_INPUTS",
+    "FAKE_STATE",
     "FUNCTION_HANDLER",
     "FX_FLAG",
     "FX_FLAG_IS_SHARED",

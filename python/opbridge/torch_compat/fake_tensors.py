@@ -6,11 +6,14 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat import FakeTensor, FakeTensorMode
-from opbridge.torch_compat.lookup import PatchPoint, look_up
+from opbridge.torch_compat import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 
 with look_up():
     from torch._guards import detect_fake_mode
+    from torch._subclasses.fake_tensor import FakeTensorConverter
+
+    expect(FakeTensorConverter, "add_constant_storage_mapping")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
 
@@ -19,6 +22,13 @@ def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The value that a fake tensor keeps."""
     value: torch.Tensor | None = getattr(tensor, "constant", None)
     return value
+
+
+def give_value(mode: Any, fake: torch.Tensor, value: torch.Tensor) -> None:
+    """Makes ``fake``, of ``mode``, keep a copy of ``value``, until an operator writes something unknown to it."""
+    with unset_fake_temporarily():
+        fake.constant = value.detach().clone()  # type: ignore[attr-defined]
+    mode.fake_tensor_converter.add_constant_storage_mapping(fake)
 
 
 def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -38,4 +48,4 @@ def makes_fakes() -> bool:
     return detect_fake_mode() is not None
 
 
-__all__ = ["MAY_TURN_CONST", "data_of", "is_fake_of", "makes_fakes", "value_of"]
+__all__ = ["MAY_TURN_CONST", "data_of", "give_value", "is_fake_of", "makes_fakes", "value_of"]

@@ -16,6 +16,7 @@ import torch
 
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
+from opbridge.capture.exported.known_buffers import retry_with_buffers
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
@@ -99,7 +100,10 @@ def _is_unresolved(node: torch.fx.Node) -> bool:
 def _exported(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
-    return retry_with_builtins(lambda: _exported_once(model, inputs, sizes, changed, size_oblivious))
+    def once() -> torch.export.ExportedProgram:
+        return _exported_once(model, inputs, sizes, changed, size_oblivious)
+
+    return retry_with_builtins(lambda: retry_with_buffers(model, once))
 
 
 def _exported_once(
