@@ -1,4 +1,4 @@
-"""Tests of dynamic sizes whose answer does not matter cause no warning: one way raises an error, as in PyTorch, or a
+"""Tests of sizes and data whose answer does not matter cause no warning: one way raises an error, as in PyTorch, or a
 flag decides."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import opbridge
 from opbridge import TraceWarning
 
 ROWS = ({0: torch.export.Dim.DYNAMIC},)
+SIZES = pytest.mark.parametrize("sizes", [None, ROWS], ids=["constant", "dynamic"])
 X = torch.rand(6, 4)
 
 
@@ -109,3 +110,65 @@ def takes_the_length_as_flag(x: torch.Tensor, factor: int = 0) -> torch.Tensor:
 def test_other_branches(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(TraceWarning, match="64' was read as"):
         opbridge.export(model, (X,), tmp_path / "m.onnx", dynamic_shapes=ROWS, capture=capture)
+
+
+def asserts_of_data(x: torch.Tensor) -> torch.Tensor:
+    assert (x > -1).all(), "negative"
+    assert not torch.isnan(x).any()
+    assert x.max().item() < 10
+    return x / x.sum()
+
+
+def raises_for_data(x: torch.Tensor) -> torch.Tensor:
+    if (x < 0).any() or x.max() > 10:
+        raise ValueError("out of range")
+    if x.sum() > -1:
+        x = x * 2
+    else:
+        raise ValueError
+    return x
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("model", [asserts_of_data, raises_for_data])
+def test_checks_of_data(model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)
+    opbridge.verify(path, model, (torch.rand(6 if sizes is None else 10, 4),))
+
+
+def catches_for_data(x: torch.Tensor) -> torch.Tensor:
+    try:
+        assert (x > 5).all()
+    except AssertionError:
+        x = x + 1
+    return x
+
+
+def asserts_one_of_two(x: torch.Tensor) -> torch.Tensor:
+    assert (x > 5).all() or (x < 5).all()
+    return x + 1
+
+
+def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
+    assert not any(part.sum() > 99 for part in (x, x + 1)) and x.sum() > 0  # noqa: PT018
+    return x + 1
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("model", [catches_for_data, asserts_one_of_two, asserts_none_of])
+def test_other_branches_on_data(
+    model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    if capture == "trace":
+        with pytest.warns(TraceWarning):
+            opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)
+        opbridge.verify(path, model, (X,))
+    else:
+        with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
+            opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)

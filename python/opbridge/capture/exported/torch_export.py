@@ -34,7 +34,8 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, specialized
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
-from opbridge.capture.traced.function_mode import DATA
+from opbridge.capture.symbolic_sizes.size_checks import passing_truth
+from opbridge.capture.traced.function_mode import DATA, TRUTH
 from opbridge.errors import Error, UnsupportedError
 from opbridge.torch_compat import (
     CALL_OF_MODULE,
@@ -185,8 +186,8 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
 @contextlib.contextmanager
 def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
     """Records errors, and tensors whose data is assigned. Replaces ``tensor.data``, which torch does not record, by an
-    operator. Refuses to assign fake data to a real tensor, such as one of a closure: the tensor would lose its memory.
-    """
+    operator, and passes conditions whose only effect is an error. Refuses to assign fake data to a real tensor, such as
+    one of a closure: the tensor would lose its memory."""
 
     class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -200,6 +201,8 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
                     )
                     caught.note(refusal)
                     raise refusal
+            if func == TRUTH and is_fake(args[0]) and (truth := passing_truth(sys._getframe(1))) is not None:
+                return truth
             called = torch.Tensor.detach if func == DATA.__get__ else func
             try:
                 return super().__torch_function__(called, types, args, kwargs)

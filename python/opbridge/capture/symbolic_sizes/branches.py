@@ -24,7 +24,7 @@ from opbridge.capture.symbolic_sizes.asking import (
     refused,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
-from opbridge.capture.symbolic_sizes.size_checks import is_without_effect
+from opbridge.capture.symbolic_sizes.size_checks import is_without_effect, passing_truth
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
@@ -56,6 +56,10 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
         frame = sys._getframe(1)
+        if not fixed and free_unbacked_symbols(asked) and asked_by_model(frame):
+            truth = passing_truth(asking_frame(frame))
+            if truth is not None:
+                return truth
         forgotten = not fixed and _is_constant_by_rounding(self) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT))
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():

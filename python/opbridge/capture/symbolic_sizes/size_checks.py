@@ -1,13 +1,17 @@
-"""Finds tests of sizes whose answer does not change what the model computes."""
+"""Finds tests of sizes and of data whose answer does not change what the model computes."""
 
 from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
-from opbridge.capture.symbolic_sizes.try_blocks import always_raises, syntax_tree
+from opbridge.capture.source import runs_users
+from opbridge.capture.symbolic_sizes.try_blocks import always_raises, in_try_block, syntax_tree
+
+_MODE = "__torch_function__"
 
 
 def is_without_effect(frame: FrameType) -> bool:
@@ -19,6 +23,55 @@ def _only_checks(frame: FrameType) -> bool:
     """Whether the line is in the test of an ``assert``, or of an ``if`` one way of which raises an error: PyTorch does
     not run the model the other way either."""
     return frame.f_lineno in _lines_of_checks(frame.f_code.co_filename)
+
+
+def passing_truth(frame: FrameType) -> bool | None:
+    """The truth value for which the line that ``frame`` runs raises no error, as True for ``assert x.min() >= 0``. None
+    if it is not such a test, if the model may catch the error, or if one condition of several would do. ``frame`` may
+    be that of a torch function mode."""
+    while frame.f_code.co_name == _MODE and frame.f_back is not None:
+        frame = frame.f_back
+    truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if runs_users(frame) else None
+    return None if truth is not None and in_try_block(frame) else truth
+
+
+@functools.lru_cache(maxsize=256)
+def _truths_of_checks(filename: str) -> dict[int, bool | None]:
+    truths: dict[int, bool | None] = {}
+    for node in ast.walk(syntax_tree(filename)):
+        if not isinstance(node, (ast.Assert, ast.If)) or not _is_check(node):
+            continue
+        raises = isinstance(node, ast.If) and always_raises(node.body)
+        found = set(_needed(node.test, not raises))
+        if isinstance(node, ast.If) and raises and node.orelse and always_raises(node.orelse):
+            found.add(None)
+        for line in lines_of(node.test):
+            is_new = line not in truths
+            truths[line] = found.pop() if is_new and len(found) == 1 else None
+            found = {truths[line]}
+    return truths
+
+
+# What asks for truth values of its own.
+_ASKING = (ast.BoolOp, ast.IfExp, ast.comprehension, ast.Lambda, ast.Not)
+_ASKING_FUNCTIONS = {"all", "any", "filter", "max", "min", "sorted"}
+
+
+def _needed(test: ast.expr, truth: bool) -> Iterator[bool | None]:
+    """What each condition in ``test`` must be for ``test`` to be ``truth``; None if that is not known."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _needed(test.operand, not truth)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == truth:
+        for value in test.values:
+            yield from _needed(value, truth)
+    else:
+        yield None if any(map(_asks, ast.walk(test))) else truth
+
+
+def _asks(node: ast.AST) -> bool:
+    is_chain = isinstance(node, ast.Compare) and (len(node.ops) > 1 or isinstance(node.ops[0], (ast.In, ast.NotIn)))
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ASKING_FUNCTIONS
+    return is_chain or is_call or isinstance(node, _ASKING)
 
 
 @functools.lru_cache(maxsize=256)

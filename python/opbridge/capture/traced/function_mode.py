@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,20 +11,22 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
+from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.torch_compat import is_fake, pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # → the index of the data argument
 DATA: Any = torch.Tensor.data
-_TRUTH: Any = torch.Tensor.__bool__
-_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, _TRUTH})
+TRUTH: Any = torch.Tensor.__bool__
+_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, TRUTH})
 
 
 class TensorAccessMode(TorchFunctionMode):
     """Calls ``read`` with each tensor that is converted to Python or NumPy values, or is an element of a list that
     becomes a tensor. Calls ``assign_data`` instead of ``tensor.data = other``, and ``note`` with errors.
 
-    It also intercepts reads of ``data``, an alias that torch makes without an operator."""
+    It also intercepts reads of ``data``, an alias that torch makes without an operator, and conditions whose only
+    effect is an error, which the program does not contain: they run while ``pause`` lasts."""
 
     def __init__(
         self,
@@ -30,18 +34,25 @@ class TensorAccessMode(TorchFunctionMode):
         assign_data: Callable[[torch.Tensor, torch.Tensor], None],
         note: Callable[[BaseException], None],
         is_weight: Callable[[torch.Tensor], bool],
+        pause: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
         super().__init__()
         self._read = read
         self._assign_data = assign_data
         self._note = note
         self._is_weight = is_weight
+        self._pause = pause
         self._indexing = ScalarMasks().substitutes()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             if func in self._indexing:
                 return self._indexing[func](*args)
+            if func == TRUTH and (truth := passing_truth(sys._getframe(1))) is not None:
+                if is_fake(args[0]):
+                    return truth
+                with self._pause():
+                    return func(*args)
             if func in _WATCHED:
                 return self._watched(func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
@@ -58,7 +69,7 @@ class TensorAccessMode(TorchFunctionMode):
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
-        elif func == _TRUTH and is_fake(args[0]) and args[0].dtype != torch.bool:
+        elif func == TRUTH and is_fake(args[0]) and args[0].dtype != torch.bool:
             return func(args[0] != 0)  # a branch, for which torch would need a number
         elif func == DATA.__set__:
             return self._assign_data(*args)
