@@ -149,3 +149,13 @@ def test_sparse_inputs_are_refused(tmp_path, capture, layout):
     inputs = torch.eye(3).to_sparse(layout=layout), torch.rand(3, 2)
     with pytest.raises(UnsupportedError, match=r"the input .* has the layout"):
         exported(lambda a, x: torch.sparse.mm(a, x), inputs, tmp_path, capture)
+
+
+def test_a_refused_product_does_not_hide_another_refusal(tmp_path, capture):
+    def function(x):
+        y = x * 2 if x.sum() > 0 else x
+        return (y.to_sparse() @ y.to_sparse()).to_dense()
+
+    what = "branches on a number" if capture == "export" else r"call to_dense\(\)"
+    with pytest.raises(UnsupportedError, match=what):
+        exported(function, (torch.rand(3, 3),), tmp_path, capture)

@@ -12,7 +12,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import dynamo_if_loaded
 from opbridge.torch_compat.messages import is_of_sizes_in_numpy, without_advice
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
@@ -48,6 +48,8 @@ def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
     try:
         with restore_model(model, inputs):
             model(*copies.args, **copies.kwargs)
+    except Error:
+        return None  # of a function that a capture replaces
     except Exception as error:
         # torch.cond and similar operators let Dynamo trace their branches, which is not a run.
         dynamo = dynamo_if_loaded()
