@@ -30,13 +30,13 @@ with look_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
-    from torch.utils._sympy.functions import FloorDiv, Identity, Mod, PythonMod
+    from torch.utils._sympy.functions import FloorDiv, Identity, Max, Min, Mod, PythonMod
 
     expect(ShapeEnv, "create_symintnode", "replace", "suppress_guards", "_maybe_evaluate_static")
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
-    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat", "Max", "Min"):
+    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat"):
         find(_functions, _name)
     for _name in ("OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_log2", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
         find(_functions, _name)
@@ -66,6 +66,7 @@ NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
 SPLIT = PatchPoint(torch, "tensor_split")  # it compares the remainder of a size with the index of each part
 SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # it asks whether each size is 1
+INDEX_OF_SLICE = PatchPoint(fake_impls, "_compute_slice_index")
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # it uses a negative dim as an index into the sizes
 
 # The code of the functions that determine the shape of a broadcast.
@@ -132,6 +133,7 @@ __all__ = [
     "FLOAT_ARITHMETIC",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
+    "INDEX_OF_SLICE",
     "INTEGER_DIVISION",
     "INT_OF_SYMBOL",
     "INT_TEXT",
@@ -148,6 +150,8 @@ __all__ = [
     "FloorDiv",
     "GuardOnDataDependentSymNode",
     "Identity",
+    "Max",
+    "Min",
     "Mod",
     "PythonMod",
     "ShapeEnv",

@@ -28,6 +28,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
     patch_shapes_of_unbind,
     patch_shapes_of_unique,
 )
+from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices
 from opbridge.torch_compat import symbols as points
 
 
@@ -42,6 +43,7 @@ def watch_sizes(
         keep_sizes_in_tensors(),
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
+        find_indices_of_slices(),
         leave_overlap_open(),
         add_missing_shapes(),
         refuse_numbers(sizes, caught, of_data),

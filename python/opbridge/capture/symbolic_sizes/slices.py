@@ -1,0 +1,83 @@
+"""Slices up to an index that is computed from a size.
+
+torch asks whether the index is in range for all sizes, and for the answer it takes the quotients in it apart from the
+sizes: whether ``n - n // 2`` may be negative, or more than ``n``. If it cannot tell, the length of the slice becomes
+data to it. In a quotient, ``n`` is known up to its remainder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import sympy
+import torch
+
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.symbols import INDEX_OF_SLICE, FloorDiv, Max, Min
+
+_MOST_BOUNDS = 32
+
+
+def find_indices_of_slices() -> contextlib.AbstractContextManager[None]:
+    """Finds indices in range where torch cannot tell."""
+    original = INDEX_OF_SLICE.original
+
+    def index_of(size: Any, index: Any) -> Any:
+        found = original(size, index)
+        if found is not None or not is_never_negative(index):
+            return found
+        return index if is_never_negative(size - index) else torch.sym_min(index, size)
+
+    return patch(INDEX_OF_SLICE, index_of)
+
+
+def is_never_negative(number: Any) -> bool:
+    """Whether a number that is linear in sizes, their quotients, minima and maxima is certainly at least 0."""
+    if not isinstance(number, torch.SymInt):
+        return bool(number >= 0)
+    env: Any = number.node.shape_env
+    ranges = env.var_to_range
+    bounds = itertools.islice(_bounds(number.node.expr, ranges, below=True), _MOST_BOUNDS)
+    return any(_least(bound, ranges) > -1 for bound in bounds)  # the number is an integer
+
+
+def _bounds(expr: Any, ranges: Any, below: bool) -> Iterator[Any]:
+    """Linear expressions that are not more than ``expr``, or not less unless ``below``."""
+    factor, rest = expr.as_coeff_Mul()
+    if expr.is_Integer or expr.is_Symbol:
+        yield expr
+    elif expr.is_Add:
+        of_terms = (itertools.islice(_bounds(term, ranges, below), _MOST_BOUNDS) for term in expr.args)
+        for terms in itertools.product(*of_terms):
+            yield sympy.Add(*terms)
+    elif factor != 1:
+        yield from (factor * bound for bound in _bounds(rest, ranges, below == (factor > 0)))
+    elif isinstance(expr, FloorDiv) and expr.args[1].is_Integer and expr.args[1] > 0:
+        above, divisor = expr.args
+        for bound in _bounds(above, ranges, below):
+            yield ((bound - divisor + 1) if below else bound) / divisor
+    elif isinstance(expr, Max if below else Min):
+        for operand in expr.args:
+            yield from _bounds(operand, ranges, below)
+    elif isinstance(expr, Min) and below:
+        yield min(
+            max((_least(bound, ranges) for bound in _bounds(each, ranges, below)), default=-sympy.oo)
+            for each in expr.args
+        )
+
+
+def _least(linear: Any, ranges: Any) -> Any:
+    """The least value of a linear expression of symbols in their ``ranges``."""
+    least = sympy.Integer(0)
+    for term in sympy.Add.make_args(sympy.expand(linear)):
+        factor, symbol = term.as_coeff_Mul()
+        if symbol == 1:
+            least += factor
+        elif factor < 0 or symbol not in ranges or not ranges[symbol].lower.is_Integer:
+            return -sympy.oo
+        else:
+            least += factor * ranges[symbol].lower
+    return least

@@ -1,0 +1,45 @@
+"""Slices up to an index that is computed from the size have a size that follows from it, not one that is data."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from dynamic_check import CAPTURES, agrees
+
+from opbridge.capture.symbolic_sizes.slices import is_never_negative
+from opbridge.torch_compat import FakeTensorMode
+from opbridge.torch_compat.symbols import ShapeEnv
+
+
+def interleaved(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[0]
+    y = x.new_zeros(x.shape)
+    y[::2] += x[: n - n // 2]
+    y[1::2] += x.flip([0])[: n // 2]
+    return y
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[0]
+    width = min(4, n)
+    start = n // 2 - width // 2
+    return x[start : start + width] * torch.arange(1, width + 1)[:, None]
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [interleaved, middle])
+def test_slices(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(function, [[(n, 3)] for n in (9, 2, 3, 4, 5, 8)], ({0: "n"},), capture, tmp_path)
+
+
+def test_numbers() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    n = mode.from_tensor(torch.rand(9)).shape[0]
+    m = mode.from_tensor(torch.rand(7)).shape[0]
+    for certain in (n - n // 2, n - (n + 1) // 2, n // 2 - torch.sym_min(n, m) // 2, torch.sym_max(n, m) - m, 3):
+        assert is_never_negative(certain)
+    for uncertain in (n - m, n // 2 - m // 2, n - (n + 6) // 2, n // 2 - torch.sym_max(n, m) // 2, n * m - n, -3):
+        assert not is_never_negative(uncertain)
