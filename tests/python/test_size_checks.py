@@ -172,3 +172,15 @@ def test_other_branches_on_data(
     else:
         with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
             opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)
+
+
+def asserts_and_branches(x: torch.Tensor) -> torch.Tensor:
+    assert (x > -1).all()
+    return x * 2 if x.sum() > 0 else x
+
+
+def test_a_check_is_not_read_for_one_size_alone(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    with pytest.warns(TraceWarning):
+        opbridge.export(asserts_and_branches, (X[:1],), path, dynamic_shapes=ROWS, capture="trace")
+    opbridge.verify(path, asserts_and_branches, (X,))

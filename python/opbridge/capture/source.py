@@ -21,7 +21,7 @@ _NUMPY = os.path.dirname(numpy.__file__) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _RUN_OF_PART = "run_part"  # the function that runs a module within TorchScript
-_RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
+_RUNS = {"follow", "_exported_once", "check_against_example"}  # the functions of opbridge that call the model
 _MODULE_CALL = MODULE_CALL.__code__
 
 _FROM_TEXT = "<string>"  # the file name of code that is compiled from a text, as by exec()

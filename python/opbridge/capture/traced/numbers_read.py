@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,9 @@ import torch
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import operator_of
+from opbridge.capture.source import users_frame
 from opbridge.capture.state.isolated_call import restore_model
+from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, unset_fake_temporarily
 from opbridge.torch_compat.fake_tensors import data_of
@@ -18,7 +21,8 @@ _READING = frozenset({"aten::item", "aten::is_nonzero", "aten::_local_scalar_den
 
 
 class NumbersRead:
-    """The numbers that a run reads from tensors, as by ``bool(x)`` or ``x.item()``, in order."""
+    """The numbers that a run reads from tensors, as by ``bool(x)`` or ``x.item()``, in order; without those of a check
+    that only raises an error, which a capture need not read."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []  # texts, because NaN must equal NaN
@@ -29,7 +33,7 @@ class NumbersRead:
         return self._note
 
     def _note(self, function: OpOverload, args: Any) -> None:
-        if operator_of(function).key in _READING:
+        if operator_of(function).key in _READING and not _only_checks():
             with unset_fake_temporarily():
                 data = data_of(args[0])
                 if data is not None:
@@ -51,6 +55,11 @@ def check_against_example(model: torch.nn.Module, inputs: Inputs, numbers: Numbe
             f"for which a capture takes 2: it reads {_few(numbers.texts)} there, but {_few(of_example.texts)} for the "
             "example; give an example whose dynamic sizes are greater than 1, or make these sizes constant"
         )
+
+
+def _only_checks() -> bool:
+    frame = users_frame(sys._getframe(1))
+    return frame is not None and passing_truth(frame) is not None
 
 
 def _few(texts: list[str]) -> str:
