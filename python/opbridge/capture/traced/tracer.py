@@ -118,9 +118,7 @@ def follow(
     try:
         with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
-                TensorAccessMode(
-                    recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause
-                ),
+                TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause),
                 patch_control_flow(),
                 patch_torchscript(recorder),
                 refuse_other_threads(),
