@@ -93,6 +93,12 @@ def counting() -> Model:
     return model
 
 
+def branching_on_a_buffer() -> Model:
+    model = Model(lambda model, x: x if model.counter > 0 else -x)
+    model.register_buffer("counter", torch.zeros(1))
+    return model
+
+
 def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     n = x.shape[0]
     texts = f"{n} {n / 2} {n > 2}"
@@ -191,6 +197,10 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "compiled": lambda: capture(compiled(), (X,), how="trace"),
     "attributes": lambda: capture(counting(), (X,)),
     "sizes": lambda: capture(Model(of_sizes), (X, X), dynamic_axes={"args_0": {0: "n"}, "args_1": {0: "m"}}),
+    "slice": lambda: capture(
+        Model(lambda _, x: x[: x.shape[0] - x.shape[0] // 2]), (X,), how="trace", dynamic_axes={"args_0": {0: "n"}}
+    ),
+    "buffer": lambda: capture(branching_on_a_buffer(), (X,)),
     "float": lambda: capture(Model(lambda _, x: x * float(x.shape[0] / 2)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
