@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
 
+import opbridge
 from opbridge.capture.symbolic_sizes.slices import is_never_negative
 from opbridge.torch_compat import FakeTensorMode
 from opbridge.torch_compat.symbols import ShapeEnv
@@ -43,3 +45,18 @@ def test_numbers() -> None:
         assert is_never_negative(certain)
     for uncertain in (n - m, n // 2 - m // 2, n - (n + 6) // 2, n // 2 - torch.sym_max(n, m) // 2, n * m - n, -3):
         assert not is_never_negative(uncertain)
+
+
+@CAPTURES
+@pytest.mark.parametrize("lag", [2, 3])
+def test_differences_at_a_lag_cause_no_warning(lag: int, capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+
+    def differences(x: torch.Tensor) -> torch.Tensor:
+        return x[lag:] - x[:-lag]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        opbridge.export(differences, (torch.rand(6),), path, capture=capture, dynamic_shapes=({0: "n"},))
+    for size in (9, 4, 3, 2, 1):
+        opbridge.verify(path, differences, (torch.rand(size),))

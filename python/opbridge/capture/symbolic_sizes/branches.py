@@ -25,6 +25,7 @@ from opbridge.capture.symbolic_sizes.asking import (
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.size_checks import is_without_effect, passing_truth
+from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
@@ -140,7 +141,7 @@ def _asked_in(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
 
 def _may_be_one(asked: Any, env: Any) -> Any:
     """The size in the equation ``asked`` that may be 1 when the other is not; None if the equation fixes both."""
-    if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols:
+    if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols or are_always_equal(*asked.args):
         return None
     return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
 

@@ -44,6 +44,22 @@ def is_never_negative(number: Any) -> bool:
     return any(_least(bound, ranges) > -1 for bound in bounds)  # the number is an integer
 
 
+def are_always_equal(size: Any, other: Any) -> bool:
+    """Whether two sizes are the same, as those of ``x[2:]`` and ``x[:-2]``: torch writes ``n - Min(2, n)`` for one and
+    ``Max(0, n - 2)`` for the other."""
+    return bool(_without_differences(size) == _without_differences(other))
+
+
+def _without_differences(size: Any) -> Any:
+    """``Max(n - 2, 0)`` for ``n - Min(2, n)``."""
+    if isinstance(size, (Max, Min)):
+        return size.func(*map(_without_differences, size.args))
+    for term in sympy.Add.make_args(size):
+        if isinstance(-term, Min):
+            return Max(*(_without_differences(size - term - least) for least in (-term).args))
+    return size
+
+
 def _bounds(expr: Any, ranges: Any, below: bool) -> Iterator[Any]:
     """Linear expressions that are not more than ``expr``, or not less unless ``below``."""
     factor, rest = expr.as_coeff_Mul()
