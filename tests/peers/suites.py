@@ -7,9 +7,11 @@ import dataclasses
 import functools
 import importlib
 import multiprocessing
+import os
 import pathlib
 import runpy
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -96,9 +98,22 @@ def _calls_of_script(path: pathlib.Path) -> list[Call]:
         calls.append(Call(model, inputs if isinstance(inputs, tuple) else (inputs,)))
         raise _Traced
 
-    with _importable(path.parent), mock.patch.object(torch.jit, "trace", trace), contextlib.suppress(_Traced):
+    patched = mock.patch.object(torch.jit, "trace", trace)
+    with _importable(path.parent), _in_temporary_folder(), patched, contextlib.suppress(_Traced):
         runpy.run_path(str(path))["test"]()
     return calls
+
+
+@contextlib.contextmanager
+def _in_temporary_folder() -> Iterator[None]:
+    """Some scripts write files to the working directory."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
 
 
 @contextlib.contextmanager
