@@ -36,7 +36,7 @@ ir::TensorType type_of(const ir::Value* value) {
 
 Problem wrong_count(std::string_view body, std::string_view what, size_t given, size_t expected) {
   if (given == expected) return std::nullopt;
-  return fmt::format("{} has {} {}, but {} {} expected", body, given, what, expected,
+  return fmt::format("{} has {} {}{}, but {} {} expected", body, given, what, given == 1 ? "" : "s", expected,
                      expected == 1 ? "is" : "are");
 }
 
@@ -68,8 +68,8 @@ Problem apply_if(const NodeParts& node, std::span<ir::TensorType> outputs,
   const ir::Graph& then_branch = body_of(node, "then_branch");
   const ir::Graph& else_branch = body_of(node, "else_branch");
   for (const auto& [name, body] : {std::pair("then_branch", &then_branch), {"else_branch", &else_branch}}) {
-    if (Problem problem = wrong_count(name, "inputs", body->inputs.size(), 0)) return problem;
-    if (Problem problem = wrong_count(name, "outputs", body->outputs.size(), outputs.size())) return problem;
+    if (Problem problem = wrong_count(name, "input", body->inputs.size(), 0)) return problem;
+    if (Problem problem = wrong_count(name, "output", body->outputs.size(), outputs.size())) return problem;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ir::TensorType a = type_of(then_branch.outputs[i]), b = type_of(else_branch.outputs[i]);
@@ -102,8 +102,8 @@ Problem apply_loop(const NodeParts& node, std::span<ir::TensorType> outputs,
   if (outputs.size() < carried) {
     return fmt::format("{} outputs are requested, but {} values are carried", outputs.size(), carried);
   }
-  if (Problem problem = wrong_count("body", "inputs", body.inputs.size(), 2 + carried)) return problem;
-  if (Problem problem = wrong_count("body", "outputs", body.outputs.size(), 1 + outputs.size()))
+  if (Problem problem = wrong_count("body", "input", body.inputs.size(), 2 + carried)) return problem;
+  if (Problem problem = wrong_count("body", "output", body.outputs.size(), 1 + outputs.size()))
     return problem;
   const ir::TensorType number{ElementType::int64, {}}, condition{ElementType::boolean, {}};
   const std::tuple<const char*, const ir::Value*, ir::TensorType> fixed[] = {
@@ -133,8 +133,8 @@ Problem apply_scan(const NodeParts& node, std::span<ir::TensorType> outputs,
   if (outputs.size() < states) {
     return fmt::format("{} outputs are requested, but there are {} states", outputs.size(), states);
   }
-  if (Problem problem = wrong_count("body", "inputs", body.inputs.size(), node.inputs.size())) return problem;
-  if (Problem problem = wrong_count("body", "outputs", body.outputs.size(), outputs.size())) return problem;
+  if (Problem problem = wrong_count("body", "input", body.inputs.size(), node.inputs.size())) return problem;
+  if (Problem problem = wrong_count("body", "output", body.outputs.size(), outputs.size())) return problem;
   if (Problem problem = carry(node, body, 0, 0, outputs.first(states), unknown_size)) return problem;
   const size_t stacked = outputs.size() - states;
   const std::vector<int64_t> input_axes = ints_of(node, "scan_input_axes", static_cast<size_t>(scanned));

@@ -142,7 +142,7 @@ def loop(inputs: list[ValueType], body: Any) -> Any:
         (branches(lambda x: lambda g: x, lambda x: lambda g: g.op("Shape", x)), "float32.*else_branch is int64"),
         (branches(lambda x: lambda g: None, lambda x: lambda g: x), "None among its outputs"),
         (loop([ITERATION], lambda g, i, x: (x, x)), "body has 2 inputs, but 3 are expected"),
-        (loop([ITERATION, CONDITION], lambda g, i, c, x: x), "body has 1 outputs, but 2 are expected"),
+        (loop([ITERATION, CONDITION], lambda g, i, c, x: x), "body has 1 output, but 2 are expected"),
         (loop([ITERATION, CONDITION], lambda g, i, c, x: (x, x)), "output 0 of body is float32"),
         (loop([CONDITION, CONDITION], lambda g, i, c, x: (c, x)), "input 0 of body is bool"),
     ],
