@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <complex>
+#include <span>
 #include <utility>
 
 #include "frontend/graph_reader.h"
@@ -245,17 +246,11 @@ void GraphReader::note_layout(Scope& scope, std::string_view name, ir::Value* va
   std::vector<Dim> strides = strides_of(meta);
   Dim offset = read_sym_int(json::field(meta, "storage_offset"));
   const std::vector<Dim>& dims = *value->tensor_type().dims;
-  bool contiguous = true, empty = false;
-  Dim step = 1, size = 1;  // of the next axis
-  for (size_t i = std::min(dims.size(), strides.size()); i-- > 0;) {
-    empty = empty || dims[i].is(0);
-    if (dims[i].is(1)) continue;
-    contiguous = contiguous && tensor::steps_over(strides[i], size, step);
-    step = strides[i];
-    size = dims[i];
-  }
+  const bool empty = std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
+  const size_t rank = std::min(dims.size(), strides.size());  // a file may say anything
   std::vector<ir::Attribute> layout = {{"self", value}};
-  if (!contiguous && !empty) layout.push_back({"self_stride", std::move(strides)});
+  if (!empty && !tensor::are_row_major(std::span(dims).first(rank), strides))
+    layout.push_back({"self_stride", std::move(strides)});
   if (!offset.is(0)) layout.push_back({"self_offset", std::move(offset)});
   if (layout.size() > 1) scope.builder.call("opbridge::memory_layout", std::move(layout), {});
 }

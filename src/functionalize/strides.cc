@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <ranges>
 
 #include "functionalize/arguments.h"
 #include "functionalize/views.h"
@@ -148,16 +149,8 @@ std::optional<Strides> strides_in_contiguous_storage(const View& view) {
 Certainty is_contiguous(const View& view, const std::optional<Strides>& strides) {
   if (!strides) return Certainty::unknown;
   const std::vector<Dim>& dims = *view.type().dims;
-  if (is_empty(dims)) return Certainty::yes;
-  Dim step = 1, size = 1;  // of the next axis
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (dims[i].is(1)) continue;
-    if (!tensor::steps_over((*strides)[i], size, step))
-      return all_static(dims) ? Certainty::no : Certainty::unknown;
-    step = (*strides)[i];
-    size = dims[i];
-  }
-  return Certainty::yes;
+  if (is_empty(dims) || tensor::are_row_major(dims, *strides)) return Certainty::yes;
+  return all_static(dims) ? Certainty::no : Certainty::unknown;
 }
 
 Certainty can_view(const View& view, const std::optional<Strides>& strides, const ir::TensorType& as) {
@@ -244,13 +237,7 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
       return dims[axis].is(1) ? std::numeric_limits<int64_t>::max() : strides[axis].value();
     });
   }
-  Dim step = 1, size = 1;  // of the next axis
-  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-    if (dims[*axis].is(1)) continue;
-    if (!tensor::steps_over(strides[*axis], size, step)) return std::nullopt;
-    step = strides[*axis];
-    size = dims[*axis];
-  }
+  if (!tensor::are_dense(dims, strides, order | std::views::reverse)) return std::nullopt;
   return order;
 }
 

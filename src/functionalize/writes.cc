@@ -6,6 +6,7 @@
 #include <array>
 
 #include "functionalize/arguments.h"
+#include "tensor/shape.h"
 
 namespace opbridge::functionalization {
 namespace {
@@ -105,8 +106,7 @@ void check_source(Memory& memory, const ir::Node& node, const View& target) {
     if (source == nullptr || *source == nullptr || is_number(**source)) continue;
     const View& view = memory.view_of(*source);
     const ir::TensorType& type = view.type();
-    const bool is_one_number =
-        type.ranked() && std::ranges::all_of(*type.dims, [](const Dim& dim) { return dim.is(1); });
+    const bool is_one_number = type.ranked() && tensor::element_count(*type.dims).is(1);
     if (is_one_number && !flag(node, "accumulate", false)) continue;
     if (view.storage == target.storage)
       refuse(node, node.op + " reads a view of the tensor that it writes to; pass a copy, as by clone()");
