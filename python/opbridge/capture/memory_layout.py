@@ -25,10 +25,10 @@ def copy_of(leaf: Any) -> Any:
 def repeat_ones(leaf: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
     """Repeats the tensor to size 2 along ``axes``, where its size is 1. The axes keep their order in memory, and the
     gaps between elements their sizes; a tensor whose elements share memory becomes contiguous."""
-    sizes = [2 if axis in axes else size for axis, size in enumerate(leaf.shape)]
-    strides = _strides_of_repeated(leaf, axes)
-    if not _is_plain(leaf) or not leaf.numel() or strides is None:
+    strides = _strides_of_repeated(leaf, axes) if _is_plain(leaf) and leaf.numel() else None
+    if strides is None:
         return leaf.repeat([2 if axis in axes else 1 for axis in range(leaf.dim())])
+    sizes = [2 if axis in axes else size for axis, size in enumerate(leaf.shape)]
     with torch.no_grad():
         copy = _empty(leaf, sizes, strides)
         copy.copy_(leaf.expand(sizes))

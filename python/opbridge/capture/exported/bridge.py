@@ -35,6 +35,7 @@ from opbridge.capture.program import (
 )
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
@@ -375,13 +376,13 @@ def _module_of(body: torch.fx.Node) -> Any:
     return owner.get_submodule(body.target)
 
 
-def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: Sizes) -> None:
+def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:
     for node in exported.graph.nodes:
         if isinstance(node.target, OpOverload):
             _warn_of_squeeze(node, operator_of(node.target), node.args, sizes)
 
 
-def _warn_of_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...], sizes: Sizes) -> None:
+def _warn_of_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...], sizes: Sizes | DynamicSizes) -> None:
     given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
     trace = node.meta.get("stack_trace", "")
     try:

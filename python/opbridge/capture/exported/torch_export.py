@@ -50,11 +50,8 @@ from opbridge.torch_compat.symbols import set_size_oblivious
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
-    return bridge(exported, named_sizes(exported, sizes), parameters_are_kept=False)
-
-
-def named_sizes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> Sizes:
-    return Sizes(sizes.name_symbols(shapes_of_inputs(exported)), sizes)
+    names = Sizes(sizes.name_symbols(shapes_of_inputs(exported)), sizes)
+    return bridge(exported, names, parameters_are_kept=False)
 
 
 def export_program(
@@ -78,9 +75,7 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
-        warn_of_squeezes(
-            exported, named_sizes(exported, sizes)
-        )  # now, because the second pass removes each squeeze that keeps all axes
+        warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         try:
             with confine_export():
                 exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)

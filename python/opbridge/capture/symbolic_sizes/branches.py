@@ -71,7 +71,6 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         differs = sizes.in_example(asked, env) not in (result, None)
         if fixed and not differs:
             return result
-        shown = sizes.text_of(asked)
         tried = in_try_block(frame)
         differs |= tried and not result and is_one_in_example(asked, env) and _asked_in(frame, BROADCASTING)
         if tried or asked_by_model(frame):
@@ -79,6 +78,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if not differs and not tried and is_without_effect(asking):
                 return result
             avoid_shortcut(asking)
+            shown = sizes.text_of(asked)
             if differs:
                 what = f"the model branches by '{shown}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
                 raise refused(caught, what)
@@ -87,6 +87,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             else:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{shown}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
+            shown = sizes.text_of(asked)
             warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
             one, other = map(sizes.text_of, asked.args if size == asked.args[0] else reversed(asked.args))

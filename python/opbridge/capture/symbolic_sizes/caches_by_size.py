@@ -22,8 +22,8 @@ from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asking_frame, refused
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.capture.symbolic_sizes.size_checks import lines_of
-from opbridge.capture.symbolic_sizes.try_blocks import in_try_block, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import symbols as points
 
 _CachedFunction = type(functools.lru_cache(len))
@@ -77,7 +77,7 @@ def _looked_up_at(frame: FrameType) -> tuple[list[Any], list[dict[Any, Any]]] | 
     for expression in _lookups_by_line(frame.f_code.co_filename).get(frame.f_lineno, ()):
         if not _is_name(expression):
             return None
-        value = eval(compile(ast.Expression(expression), "container", "eval"), frame.f_globals, frame.f_locals)
+        value = evaluated(expression, frame)
         value = getattr(value, "__func__", value)
         if isinstance(value, _CachedFunction):
             functions.append(value)

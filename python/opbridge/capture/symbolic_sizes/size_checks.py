@@ -9,7 +9,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from opbridge.capture.source import runs_users
-from opbridge.capture.symbolic_sizes.try_blocks import always_raises, in_try_block, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 
 _MODE = "__torch_function__"
 
@@ -22,7 +23,7 @@ def is_without_effect(frame: FrameType) -> bool:
 def _only_checks(frame: FrameType) -> bool:
     """Whether the line is in the test of an ``assert``, or of an ``if`` one way of which raises an error: PyTorch does
     not run the model the other way either."""
-    return frame.f_lineno in _lines_of_checks(frame.f_code.co_filename)
+    return frame.f_lineno in _truths_of_checks(frame.f_code.co_filename)
 
 
 def passing_truth(frame: FrameType) -> bool | None:
@@ -37,18 +38,19 @@ def passing_truth(frame: FrameType) -> bool | None:
 
 @functools.lru_cache(maxsize=256)
 def _truths_of_checks(filename: str) -> dict[int, bool | None]:
+    """Maps the lines of such tests to what passing_truth returns."""
     truths: dict[int, bool | None] = {}
     for node in ast.walk(syntax_tree(filename)):
         if not isinstance(node, (ast.Assert, ast.If)) or not _is_check(node):
             continue
         raises = isinstance(node, ast.If) and always_raises(node.body)
-        found = set(_needed(node.test, not raises))
-        if isinstance(node, ast.If) and raises and node.orelse and always_raises(node.orelse):
-            found.add(None)
+        needed = set(_needed(node.test, not raises))
+        both_raise = isinstance(node, ast.If) and raises and bool(node.orelse) and always_raises(node.orelse)
+        truth = needed.pop() if len(needed) == 1 and not both_raise else None
         for line in lines_of(node.test):
-            is_new = line not in truths
-            truths[line] = found.pop() if is_new and len(found) == 1 else None
-            found = {truths[line]}
+            if line in truths:  # of another check
+                truth = None
+            truths[line] = truth
     return truths
 
 
@@ -74,17 +76,6 @@ def _asks(node: ast.AST) -> bool:
     return is_chain or is_call or isinstance(node, _ASKING)
 
 
-@functools.lru_cache(maxsize=256)
-def _lines_of_checks(filename: str) -> frozenset[int]:
-    tree = syntax_tree(filename)
-    tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.Assert, ast.If)) and _is_check(node)]
-    return frozenset(line for test in tests for line in lines_of(test))
-
-
-def lines_of(node: ast.expr | ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
-
-
 def _is_check(node: ast.Assert | ast.If) -> bool:
     keeps = any(isinstance(each, ast.NamedExpr) for each in ast.walk(node.test))
     return not keeps and (
@@ -106,14 +97,10 @@ def _is_decided_by_flags(frame: FrameType) -> bool:
     if flags is None:
         return False
     try:
-        values = [_evaluated(each, frame) for each in flags.expressions]
+        values = [evaluated(each, frame) for each in flags.expressions]
     except NameError:
         return False
     return all(isinstance(value, bool) for value in values) and flags.decisive in values
-
-
-def _evaluated(flag: ast.expr, frame: FrameType) -> object:
-    return eval(compile(ast.Expression(flag), "flag", "eval"), frame.f_globals, frame.f_locals)
 
 
 @functools.lru_cache(maxsize=256)

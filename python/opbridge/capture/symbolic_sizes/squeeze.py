@@ -13,14 +13,16 @@ import torch
 
 from opbridge.capture.operators import Operator
 from opbridge.capture.program import Sizes
-from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
 
 _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
 
-def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes) -> str:
+def squeeze_warning(
+    operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes | DynamicSizes
+) -> str:
     """The text of a warning if a squeeze keeps an axis whose size may be 1, otherwise empty. Refuses the squeeze if the
     axis has size 1 in the example. ``args`` and ``kwargs`` hold the tensors of the capture."""
     if operator.stem not in _SQUEEZES or not operator.key.startswith("aten::"):
@@ -42,6 +44,6 @@ def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
         if always(env, sympy.Eq(expr, 1)) is None or compiled_for_more:
-            size_text = sizes.text_of(expr)
-            warning = f"squeeze() keeps the axis of the dynamic size '{size_text}', which eager mode removes if it is 1"
+            shown = sizes.text_of(expr)
+            warning = f"squeeze() keeps the axis of the dynamic size '{shown}', which eager mode removes if it is 1"
     return warning

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import linecache
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
 from opbridge.capture.source import users_frames
+from opbridge.capture.symbolic_sizes.syntax import always_raises, syntax_tree
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -53,23 +53,6 @@ def _catches(name: str | None, frame: FrameType, errors: tuple[type[Exception], 
         caught = getattr(caught, attribute, None)
     kinds = caught if isinstance(caught, tuple) else (caught,)
     return any(not isinstance(kind, type) or issubclass(error, kind) for kind in kinds for error in errors)
-
-
-@functools.lru_cache(maxsize=8)
-def syntax_tree(filename: str) -> ast.Module:
-    """The syntax tree of a file; an empty one if it cannot be read."""
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:
-        return ast.Module([], [])
-
-
-def always_raises(statements: list[ast.stmt]) -> bool:
-    """Whether the statements end in an error in any case."""
-    leaves = any(
-        isinstance(each, (ast.Return, ast.Break, ast.Continue)) for one in statements for each in ast.walk(one)
-    )
-    return isinstance(statements[-1], ast.Raise) and not leaves
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,0 +1,34 @@
+"""The syntax trees of the model's source."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from types import FrameType
+
+
+@functools.lru_cache(maxsize=8)
+def syntax_tree(filename: str) -> ast.Module:
+    """The syntax tree of a file; an empty one if it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def always_raises(statements: list[ast.stmt]) -> bool:
+    """Whether the statements end in an error in any case."""
+    leaves = any(
+        isinstance(each, (ast.Return, ast.Break, ast.Continue)) for one in statements for each in ast.walk(one)
+    )
+    return isinstance(statements[-1], ast.Raise) and not leaves
+
+
+def lines_of(node: ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def evaluated(expression: ast.expr, frame: FrameType) -> object:
+    """The value that an expression of names in the source of ``frame`` has there."""
+    return eval(compile(ast.Expression(expression), "expression", "eval"), frame.f_globals, frame.f_locals)
