@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import onnx
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,20 @@ from opbridge import TraceWarning
 from opbridge.runtime import run, session
 
 ATTENTION = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_size_of_1_in_the_example_stays_symbolic_in_vmap(size: int, tmp_path: pathlib.Path) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row * 2 + row.sum())(
+            x.split([x.shape[1] // 2, x.shape[1] - x.shape[1] // 2], 1)[0]
+        )
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(halves, (torch.rand(2, size),), path, dynamic_shapes=({1: "n"},), capture="export")
+    assert onnx.load(path).graph.output[0].type.tensor_type.shape.dim[1].dim_param == "n//2"
+    for other in (1, 2, 3, 6):
+        opbridge.verify(path, halves, (torch.rand(2, other),))
 
 
 def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:

@@ -76,16 +76,27 @@ def export_program(
                 "torch loses the assignment; make a new tensor instead"
             )
         warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
-        try:
-            with confine_export():
-                exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
-        except Exception as error:
-            raise UnsupportedError(
-                "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write the model without "
-                "it. "
-                f"torch.export says: {sizes.text_of(first_lines(error))}"
-            ) from error
+        first = exported
+        exported = otherwise(
+            lambda: _decomposed(first, sizes, size_oblivious=True),
+            lambda: _decomposed(first, sizes, size_oblivious=False),
+        )
     return exported
+
+
+def _decomposed(
+    exported: torch.export.ExportedProgram, sizes: DynamicSizes, size_oblivious: bool
+) -> torch.export.ExportedProgram:
+    """The program without torch.vmap and torch.autocast."""
+    try:
+        with set_size_oblivious(size_oblivious), confine_export():
+            decomposed: torch.export.ExportedProgram = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
+    except Exception as error:
+        raise UnsupportedError(
+            "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write the model without it. "
+            f"torch.export says: {sizes.text_of(first_lines(error))}"
+        ) from error
+    return decomposed
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
