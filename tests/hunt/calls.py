@@ -364,7 +364,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
     if overload.base.startswith("as_strided"):  # it reads memory, whose layout is that of the example
-        others = [tuple(spec.plain() for spec in run) for run in others]
+        others = [tuple(spec.plain() for spec in run) for run in others] if all(s.is_plain for s in inputs) else []
     call = Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), (), settings)
     defined = [run for run in others if not dataclasses.replace(call, resized=(run,)).undefined()]
     return dataclasses.replace(call, resized=tuple(defined))

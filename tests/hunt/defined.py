@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Any
 
 import torch
@@ -68,6 +69,7 @@ _PIECEWISE_GRADIENTS = (
 _LARGEST_LENGTH = 1 << 16
 _WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
 _NO_PHASE = 1e5
+_LEAST_NORMAL = sys.float_info.min
 
 
 def value_kinds(op: Any) -> tuple[str, ...]:
@@ -131,6 +133,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a wave at a number so large that float32 has no digit of its phase"
     if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
         return "PyTorch's approximation of Ai has an error of 3e-7 below -2 (operators/special/README.md)"
+    if base in ("igamma", "igammac") and any(0 < value < _LEAST_NORMAL for value in _numbers(arguments)):
+        return "a subnormal number, by which PyTorch divides: the quotient overflows"
     floors = base in _REMAINDERS or arguments.get("rounding_mode") == "floor"
     if floors and _quotient_overflows(numbers):
         return "a remainder of an infinite quotient, for which ATen's result depends on the layout of the tensors"

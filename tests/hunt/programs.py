@@ -129,13 +129,23 @@ def draw_program(seed: int) -> Program | None:
                 space.update(old)
     if len(statements) < 3:
         return None
-    if any("strided" in statement for statement in statements):
+    if _depends_on_layout(statements):
         # An ONNX model does not depend on memory layout; it holds for inputs with the layout of the example.
         is_plain = all(spec.is_plain for spec in runs[0])
         runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]] if is_plain else []
     returned = tuple(_returned(scope))
     returning = draw_return(rng, returned)
     return Program(f"program:{seed}", tuple(init), tuple(statements), returned, tuple(runs), settings, form, returning)
+
+
+# Whether their result is a view depends on the layout, and with it what a later write changes.
+_VIEWS_OR_COPIES = re.compile(r"\.(reshape|flatten|ravel|contiguous)\(|torch\.(reshape|flatten|ravel)\(")
+_WRITES = re.compile(r"\w_\(|\] [-+*/]?= |^\w+ [-+*/]= |out=", re.MULTILINE)
+
+
+def _depends_on_layout(statements: list[str]) -> bool:
+    text = "\n".join(statements)
+    return "strided" in text or bool(_VIEWS_OR_COPIES.search(text) and _WRITES.search(text))
 
 
 def _drawn(scope: Scope, block_share: float) -> str:
