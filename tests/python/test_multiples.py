@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from dynamic_check import CAPTURES, agrees
 
-from opbridge.capture.symbolic_sizes.multiples import simplify_multiple
+import opbridge
+from opbridge.capture.symbolic_sizes.multiples import is_always_quotient, simplify_multiple
 from opbridge.torch_compat.symbols import FloorDiv, Mod, PythonMod
 
 X = sympy.Symbol("x", integer=True)
@@ -82,3 +84,25 @@ def test_padded_images_are_cropped_again(capture: Any, tmp_path: pathlib.Path) -
     )
     dims = [dim.dim_param for dim in exported.graph.output[0].type.tensor_type.shape.dim]
     assert dims[2:] == ["h", "w"]
+
+
+@CAPTURES
+def test_as_many_chunks_as_were_joined_cause_no_warning(capture: Any, tmp_path: pathlib.Path) -> None:
+    """As in guidance of diffusion models."""
+
+    def guided(x: torch.Tensor) -> torch.Tensor:
+        without, given = torch.cat([x, x * 2]).chunk(2)
+        first, second, third = torch.cat([given, without, given], 1).chunk(3, 1)
+        return first + 3 * (second - third)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(guided, [[(3, 4)], [(1, 4)], [(2, 1)]], ({0: "n", 1: "m"},), capture, tmp_path)
+
+
+def test_quotients_that_are_the_same_for_all_sizes() -> None:
+    assert is_always_quotient(FloorDiv(3 * X - 1, X), 2)
+    assert is_always_quotient(FloorDiv(4 * HALF + 2 * X - 1, HALF + X / 2), 3)
+    assert not is_always_quotient(FloorDiv(3 * X - 2, X), 2)
+    assert not is_always_quotient(FloorDiv(3 * X, X + 1), 2)
+    assert not is_always_quotient(X, 2)

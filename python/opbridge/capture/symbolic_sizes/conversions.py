@@ -19,6 +19,7 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, refused
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.multiples import is_always_quotient
 from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
@@ -57,7 +58,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
                 "index of a list; compute with tensors instead, or with what int() and item() return",
             )
         result, is_example = _evaluated(self, original, file, line)
-        if not is_example:
+        if not is_example or is_always_quotient(asked, result):
             return result
         shown = sizes.text_of(asked)
         if sizes.in_example(asked, self.shape_env) not in (result, None):

@@ -1,4 +1,4 @@
-"""Quotients of sizes that are rounded up to a multiple.
+"""Quotients of sizes that are rounded up.
 
 Networks pad images to a multiple in each stage, and divide by it. In ``(x + (k - x % k) % k) // k`` the size ``x``
 occurs twice, so the expressions of sizes would double in each stage, and torch's reasoning about them take minutes.
@@ -53,6 +53,15 @@ def simplify_multiple(size: Any) -> Any:
             over %= multiple
             return multiple * FloorDiv(padded - over + multiple - 1, multiple) + over
     return size
+
+
+def is_always_quotient(expr: Any, number: int) -> bool:
+    """Whether ``expr`` is ``number`` times a size, divided by that size and rounded up, as ``(3 * n - 1) // n`` is for
+    2: so many pieces ``chunk(2)`` makes of ``2 * n`` elements."""
+    if not isinstance(expr, FloorDiv):
+        return False
+    above, size = expr.args
+    return bool(sympy.expand(above - (number + 1) * size) == -1)
 
 
 def _without_remainders(expr: Any, divisor: Any) -> Any:
