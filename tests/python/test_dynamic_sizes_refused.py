@@ -58,6 +58,15 @@ def test_the_operator_that_fixes_a_size_is_told(
 
 
 @CAPTURES
+@pytest.mark.parametrize(
+    "function", [lambda x: sum(row * 2 for row in x), lambda x: torch.cat(list(x)), lambda x: torch.cat(x.unbind())]
+)
+def test_a_loop_over_a_dynamic_axis_is_told(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="fixes it to 5: its Python code goes through the axis"):
+        opbridge.export(function, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+
+
+@CAPTURES
 def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
     sizes = {0: "batch"}
     with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):

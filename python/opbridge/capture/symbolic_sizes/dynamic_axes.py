@@ -284,7 +284,12 @@ def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> Unsuppor
     """The error for a size that the caller declared dynamic. ``fixings`` maps constants to the causes that fix sizes to
     them."""
     fixing = fixings.get(size, Fixing())
-    if fixing.operator:
+    if fixing.operator == "aten::unbind.int":
+        why = (
+            ": its Python code goes through the axis, as unbind(), list() and a loop over a tensor do, so each row has "
+            "nodes of its own; compute with all rows at once, or by torch.vmap or torch._higher_order_ops.map"
+        )
+    elif fixing.operator:
         why = (
             f" in a call of {fixing.operator}: its arguments fit this size alone, as in a reshape to a constant, or "
             "torch's rule for it reads the size; make the arguments from x.shape, call another operator"
