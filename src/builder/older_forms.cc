@@ -1,5 +1,7 @@
 #include "builder/older_forms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -82,6 +84,8 @@ Value pad(GraphBuilder& g, std::span<const Value> inputs, const ir::AttributeVal
   if (!number) g.refuse("padding with this value needs opset 11; export with opset_version=11");
   const std::span<const int64_t> amounts = pads.weight()->as<int64_t>();
   std::vector<Dim> dims = inputs[0].dims();
+  if (amounts.size() != 2 * dims.size())
+    g.refuse(fmt::format("{} pads are given for {} axes", amounts.size(), dims.size()));
   for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] + Dim(amounts[i] + amounts[i + dims.size()]);
   Value padded = g.op("Pad", inputs[0], attr("pads", std::vector(amounts.begin(), amounts.end())),
                       attr("value", *number),

@@ -225,7 +225,10 @@ std::optional<std::vector<Dim>> Node::padded() const {
     axes->resize(dims.size());
     std::iota(axes->begin(), axes->end(), 0);
   }
-  if (pads->size() != 2 * axes->size()) return std::nullopt;
+  if (pads->size() != 2 * axes->size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} pads are given for {} axes, which need {}",
+                                                         pads->size(), axes->size(), 2 * axes->size()));
+  }
   const std::vector<int64_t> wrapped = wrap_axes(*axes, inputs_[0].rank());
   for (size_t i = 0; i < wrapped.size(); ++i) {
     Dim& dim = dims[wrapped[i]];

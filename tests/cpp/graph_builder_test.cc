@@ -140,6 +140,16 @@ TEST(GraphBuilder, AxesThatDoNotExistAreRefused) {
   EXPECT_EQ(refusal_of_ranks("Transpose", {2}, attr("perm", std::vector<int64_t>{1, 0})), "");
 }
 
+TEST(GraphBuilder, PadsForOtherAxesAreRefused) {
+  for (const size_t count : {0, 2, 6}) {
+    ir::Graph graph;
+    GraphBuilder g(graph, 20);
+    const Value x = graph.add_input("x", ir::TensorType{ElementType::float32, std::vector<Dim>{3, 3}});
+    const Value pads = g.ints(std::vector<int64_t>(count, 1));
+    EXPECT_THROW(g.op("Pad", x, pads), Error);
+  }
+}
+
 TEST(GraphBuilder, OnlyOptionalInputsMayBeLeftOut) {
   ir::Graph graph;
   GraphBuilder g(graph, 20);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,18 @@ def graph_of(archive: dict[str, bytes]) -> Graph:
 
 
 def converted(
-    archive: dict[str, bytes], alter: Callable[[Graph], None], folder: Path, memory: int | None = None
+    archive: dict[str, bytes],
+    alter: Callable[[Graph], None],
+    folder: Path,
+    memory: int | None = None,
+    options: Sequence[object] = (),
 ) -> tuple[int, str]:
     path, model = program(archive)
     alter(model["graph_module"]["graph"])
     with zipfile.ZipFile(folder / "altered.pt2", "w") as file:
         for name, content in (archive | {path: json.dumps(model).encode()}).items():
             file.writestr(name, content)
-    done = opbridge("convert", folder / "altered.pt2", folder / "net.onnx", memory=memory)
+    done = opbridge("convert", folder / "altered.pt2", folder / "net.onnx", *options, memory=memory)
     assert (folder / "net.onnx").exists() == (done.returncode == 0)
     (folder / "net.onnx").unlink(missing_ok=True)
     return done.returncode, done.stderr
@@ -136,6 +140,23 @@ def test_the_call_is_named(archive: dict[str, bytes], tmp_path: Path) -> None:
     assert code == 2
     assert "a call of aten::im2col has kernel_size = [2, 2, 2]" in message
     assert "test_altered_programs.py" in message
+
+
+def test_blocks_of_another_rank(tmp_path: Path) -> None:
+    class Blocks(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.block_diag(x[0], x[1])
+
+    def alter(graph: Graph) -> None:
+        [node] = [node for node in graph["nodes"] if node["target"] == "torch.ops.aten.block_diag.default"]
+        node["inputs"][0]["arg"]["as_tensors"][0] = graph["inputs"][0]["as_tensor"]
+
+    archive = saved(Blocks(), (torch.randn(2, 3, 3),), tmp_path)
+    for opset in (9, 18):
+        code, message = converted(archive, alter, tmp_path, options=("--opset", opset))
+        assert code == 2
+        assert "aten::block_diag" in message
+        assert "takes tensors of at most 2 dims" in message
 
 
 class Windows(torch.nn.Module):

@@ -47,6 +47,7 @@ Value block_diagonal(GraphBuilder& g, std::vector<Value> blocks) {
   Dim left(0);
   for (Value& block : blocks) {
     while (block.rank() < 2) block = g.unsqueeze(block, {0});
+    if (block.rank() > 2) g.refuse("takes tensors of at most 2 dims");
     const Dim right = left + block.dim(1);
     Value pads = g.sizes({Dim(0), left, Dim(0), width - right});
     block = g.op("Pad", g.cast(block, type), pads, g.scalar(0, type));
