@@ -15,6 +15,7 @@ if ! cmp -s "$wanted" "$venv/installed.txt"; then
   "$venv/bin/pip" install --quiet -r "$wanted"
   cp "$wanted" "$venv/installed.txt"
 fi
+tools/fetch_chinese_font.sh
 PYTHONPATH=python:tests:tools .venv/bin/python -m operator_forms build/docs/mappings.json
 NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
 echo "opbridge: the site is build/docs/site/index.html"

@@ -19,6 +19,7 @@ from mkdocs.plugins import event_priority
 from mkdocstrings import MkdocstringsExtension
 
 sys.path.insert(0, str(Path(__file__).parent))
+from docs_font import add_font
 from docs_reference import ReferenceError, expand, search_entries
 from notebooks import CHAPTERS, notebook
 
@@ -108,13 +109,14 @@ def _chinese_base(setting: str) -> str:
 
 @event_priority(-200)  # after the plugin `offline`, which writes the index a second time as a script
 def on_post_build(config: Any) -> None:
-    """Splits the index, which has the pages of all languages, and writes the notebooks."""
+    """Splits the index, which has the pages of all languages, and writes the notebooks and the font."""
     site = Path(config.site_dir)
     path = site / "search" / "search_index.json"
     index = json.loads(path.read_text()) if path.exists() else {"docs": []}
     chinese = [page for page in index["docs"] if page["location"].startswith("zh/")]
     if not chinese:
         return
+    add_font(site)
     english = [page for page in index["docs"] if page not in chinese]
     for page in chinese:
         page["location"] = page["location"].removeprefix("zh/")

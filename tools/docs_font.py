@@ -1,0 +1,50 @@
+"""Gives the site the Chinese characters that its pages contain, as a font.
+
+The font comes from tools/fetch_chinese_font.sh. Browsers use it where the reader has none of those that
+docs/assets/site.css names before it, and in pictures, which see no style sheet.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+from fontTools import subset
+
+SOURCE = Path("build/docs/fonts/chinese.ttf")
+FAMILY = "Noto Sans CJK SC"  # that of docs/assets/*.zh.svg
+_CHARACTERS = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
+_RANGE = "U+3000-303F, U+4E00-9FFF, U+FF00-FFEF"
+
+
+def add_font(site: Path) -> None:
+    """Adds the font to the style sheet of the site's folder, and to pictures; does nothing if there is none."""
+    style = site / "assets" / "site.css"
+    if not SOURCE.exists() or "@font-face" in style.read_text():  # the hook runs once for each language
+        return
+    texts = [path.read_text() for path in sorted(site.rglob("*.html"))]
+    style.write_text(f"{style.read_text()}\n{_rule(''.join(texts))}\n")
+    for picture in site.rglob("*.svg"):
+        text = picture.read_text()
+        if _CHARACTERS.search(text):
+            picture.write_text(text.replace("<style>", f"<style>{_rule(text)} ", 1))
+
+
+def _rule(text: str) -> str:
+    """The rule of CSS for a font with the characters of the text, which is part of the rule: a browser would draw the
+    first words before it has read another file, and not all of them again."""
+    font = f"url(data:font/woff2;base64,{base64.b64encode(_font_of(text)).decode()})"
+    return f'@font-face {{ font-family: "{FAMILY}"; src: local("{FAMILY}"), {font}; unicode-range: {_RANGE} }}'
+
+
+def _font_of(text: str) -> bytes:
+    options = subset.Options(flavor="woff2", notdef_outline=True)
+    font = subset.load_font(str(SOURCE), options)
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(text="".join(set(_CHARACTERS.findall(text))))
+    subsetter.subset(font)
+    file = io.BytesIO()
+    subset.save_font(font, file, options)
+    return file.getvalue()
