@@ -151,7 +151,7 @@ Value softplus(GraphBuilder& g, Value x) {
 
 Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis) {
   const int64_t last = x.rank() - 1;
-  if (axis < 0) axis += x.rank();
+  axis = wrap_axis(axis, x.rank());
   if (g.opset() >= 13 || axis == last) return g.op(op, x, attr("axis", axis));
   // Before opset 13, the operator treats all axes from the given one on as one.
   std::vector<int64_t> order(x.rank());

@@ -159,6 +159,22 @@ def test_blocks_of_another_rank(tmp_path: Path) -> None:
         assert "takes tensors of at most 2 dims" in message
 
 
+def test_losses_of_a_number(tmp_path: Path) -> None:
+    class Loss(torch.nn.Module):
+        def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy(x, target)
+
+    def alter(graph: Graph) -> None:
+        graph["tensor_values"][graph["inputs"][0]["as_tensor"]["name"]]["sizes"] = []
+        graph["tensor_values"][graph["inputs"][0]["as_tensor"]["name"]]["strides"] = []
+
+    archive = saved(Loss(), (torch.randn(2, 3), torch.tensor([0, 2])), tmp_path)
+    for opset in (9, 18):
+        code, message = converted(archive, alter, tmp_path, options=("--opset", opset))
+        assert code == 2
+        assert "axis 1 of a tensor of rank 0 does not exist" in message
+
+
 class Windows(torch.nn.Module):
     """Operators that compute with parameters of windows."""
 

@@ -168,7 +168,7 @@ Value triplet_margin_loss(GraphBuilder& g, Value anchor, Value positive, Value n
 
 }  // namespace
 
-int64_t class_axis(Value self) { return self.rank() == 1 ? 0 : 1; }
+int64_t class_axis(Value self) { return wrap_axis(self.rank() == 1 ? 0 : 1, self.rank()); }
 
 Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   Value classes =

@@ -5,7 +5,7 @@
 
 namespace opbridge::lowering {
 
-// The dim of the classes: 1, or 0 without a batch.
+// The dim of the classes: 1, or 0 without a batch. Throws if `self` has no dim.
 int64_t class_axis(Value self);
 
 // The target classes as int64. For a single sample without batch dim, `target` may have a dim, of which
