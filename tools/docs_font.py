@@ -1,7 +1,7 @@
 """Gives the site the Chinese characters that its pages contain, as a font.
 
-The font comes from tools/fetch_chinese_font.sh. Browsers use it where the reader has none of those that
-docs/assets/site.css names before it, and in pictures, which see no style sheet.
+The font comes from tools/fetch_chinese_font.sh. Browsers use it for readers who have none of the usual ones, also in
+pictures, which see no style sheet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from fontTools import subset
 
 SOURCE = Path("build/docs/fonts/chinese.ttf")
-FAMILY = "Noto Sans CJK SC"  # that of docs/assets/*.zh.svg
+FAMILY = "Noto Sans CJK SC"  # that of docs/assets/site.css and of docs/assets/*.zh.svg
+_OF_READERS = ("PingFang SC", "Microsoft YaHei", FAMILY)
 _CHARACTERS = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 _RANGE = "U+3000-303F, U+4E00-9FFF, U+FF00-FFEF"
 
@@ -33,10 +34,10 @@ def add_font(site: Path) -> None:
 
 
 def _rule(text: str) -> str:
-    """The rule of CSS for a font with the characters of the text, which is part of the rule: a browser would draw the
-    first words before it has read another file, and not all of them again."""
+    """The rule of CSS for a font with the characters of the text."""
     font = f"url(data:font/woff2;base64,{base64.b64encode(_font_of(text)).decode()})"
-    return f'@font-face {{ font-family: "{FAMILY}"; src: local("{FAMILY}"), {font}; unicode-range: {_RANGE} }}'
+    sources = ", ".join([*(f'local("{name}")' for name in _OF_READERS), font])
+    return f'@font-face {{ font-family: "{FAMILY}"; src: {sources}; unicode-range: {_RANGE} }}'
 
 
 def _font_of(text: str) -> bytes:
