@@ -50,6 +50,9 @@ struct ProgramValue {
   uint32_t index = 0;
 };
 
+// In the handler of an exception: throws a ForeignError if it is one of opbridge.errors.
+void throw_as_error(const nb::python_error& raised);
+
 void bind_comparison(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_dim(nb::module_& module);

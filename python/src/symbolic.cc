@@ -359,7 +359,13 @@ SymbolicFunction python_function(nb::object callback) {
       names.append(nb::cast(attribute.name));
       arguments.append(g.to_python(call, attribute.value));
     }
-    const nb::object returned = callback(nb::cast(g), call.node.op, names, arguments);
+    nb::object returned;
+    try {
+      returned = callback(nb::cast(g), call.node.op, names, arguments);
+    } catch (const nb::python_error& raised) {
+      throw_as_error(raised);
+      throw;
+    }
     std::vector<Value> results;
     for (nb::handle item : items(returned))
       results.push_back(item.is_none() ? Value() : nb::cast<PyValue&>(item).get());

@@ -62,7 +62,7 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   OnnxModel run() {
     lower_all();
-    if (!report_.empty()) throw report_.error();
+    if (!report_.empty()) report_.raise();
     declare_outputs();
     model_.functions = BuilderStage(g_).functions();
     return std::move(model_);

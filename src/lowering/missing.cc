@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lowering/foreign_error.h"
 #include "lowering/skeleton.h"
 
 namespace opbridge {
@@ -53,8 +54,12 @@ void MissingReport::add_missing(const ir::Node& node) {
 
 void MissingReport::add_refused(const ir::Node& node, const Error& error) {
   auto entry = std::ranges::find(refused_, error.message(), &Refused::message);
-  if (entry == refused_.end())
-    entry = refused_.insert(refused_.end(), {error.message(), {}, 0, error.code()});
+  if (entry == refused_.end()) {
+    const auto* foreign = dynamic_cast<const ForeignError*>(&error);
+    entry = refused_.insert(
+        refused_.end(),
+        {error.message(), {}, 0, error.code(), foreign != nullptr ? foreign->original() : nullptr});
+  }
   ++entry->count;
   add_location(entry->locations, node);
 }
@@ -104,6 +109,12 @@ Error MissingReport::error() const {
                               return r.code == ErrorCode::invalid_node;
                             });
   return Error(only_invalid ? ErrorCode::invalid_node : ErrorCode::unsupported, text);
+}
+
+void MissingReport::raise() const {
+  if (missing_.empty() && refused_.size() == 1 && refused_[0].original)
+    std::rethrow_exception(refused_[0].original);
+  throw error();
 }
 
 }  // namespace opbridge

@@ -1,6 +1,7 @@
 // Collects all calls that cannot be lowered into one error.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class MissingReport {
   bool empty() const { return missing_.empty() && refused_.empty(); }
   // Error(unsupported), or Error(invalid_node) if every entry is one.
   Error error() const;
+  // Throws `error()`, or the original exception if a mapping in another language has raised the only error.
+  [[noreturn]] void raise() const;
 
  private:
   struct Refused {
@@ -27,6 +30,7 @@ class MissingReport {
     std::vector<std::string> locations;
     size_t count = 0;
     ErrorCode code;
+    std::exception_ptr original;  // of a mapping in another language
   };
   const SymbolicRegistry* registry_;
   const ConvertOptions* options_;

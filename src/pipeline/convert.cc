@@ -228,7 +228,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (options.simplify) simplify(model.graph);
   MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));
-  if (!report.empty()) throw report.error();
+  if (!report.empty()) report.raise();
   name_sizes_of_outputs(model.graph, options.output_sizes);
   if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));
   return model;
