@@ -69,6 +69,10 @@ class _Host(ctypes.Structure):
     )
 
 
+class ForeignLibraryError(ValueError):
+    """The library has no operators written against ``opbridge/operator.h``."""
+
+
 class Library:
     """An open library; it stays open as long as the process lives."""
 
@@ -79,7 +83,7 @@ class Library:
             table_function = handle.opbridge_operators
             self._infer = handle.opbridge_infer
         except AttributeError:
-            raise ValueError(f"{path} is not a library of opbridge operators") from None
+            raise ForeignLibraryError(f"{path} is not a library of opbridge operators") from None
         table_function.restype = ctypes.POINTER(_Table)
         table = table_function().contents
         if table.abi != _ABI:

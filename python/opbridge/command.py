@@ -80,8 +80,29 @@ def _model_of(options: argparse.Namespace, progress: ProgressLine) -> tuple[Any,
 
     progress.begin("model")
     for library in options.ops:
-        load_operators(library)
+        try:
+            load_operators(library)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise InvalidArgumentError(f"cannot load the operators of {library}: {error}") from error
     return _made_by(options.model)
+
+
+def _is_foreign(library: str) -> bool:
+    """Whether the library for ONNX Runtime exists and is not made with opbridge."""
+    from opbridge import _core
+    from opbridge._operator_abi import ForeignLibraryError, Library
+
+    sides = (_core.operator_libraries(library)[1], os.path.abspath(library))
+    found = next(filter(os.path.isfile, sides), None)
+    if found is None:
+        return False
+    try:
+        Library(found)
+    except (ForeignLibraryError, OSError):
+        return True
+    except ValueError:  # of another version of opbridge
+        pass
+    return False
 
 
 def _doctor(options: argparse.Namespace, output: TextIO) -> int:
@@ -115,6 +136,8 @@ def _verify(options: argparse.Namespace, output: TextIO) -> int:
     from opbridge.exporter import export
     from opbridge.verification import VerificationError, verify
 
+    libraries = [library for library in options.ops if _is_foreign(library)]
+    options.ops = [library for library in options.ops if library not in libraries]
     with ProgressLine() as progress:
         model, args, kwargs = _model_of(options, progress)
     if options.file is not None and not Path(options.file).is_file():
@@ -135,6 +158,7 @@ def _verify(options: argparse.Namespace, output: TextIO) -> int:
                 edge_values=options.edge_values,
                 seed=options.seed,
                 reproduction=options.reproduction,
+                libraries=libraries,
             )
             conclusion = verification.text()
         except VerificationError as error:

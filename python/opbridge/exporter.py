@@ -62,6 +62,7 @@ def export(
     keep_initializers_as_inputs: bool | None = False,
     training: Any = None,
     verify: bool = False,
+    libraries: Sequence[str | os.PathLike[str]] = (),
     verbose: bool | None = None,
     capture: Capture | None = None,
     source_lines: bool = True,
@@ -114,6 +115,8 @@ def export(
             model's own mode is restored afterwards.
         verify: Runs the file in ONNX Runtime on the same inputs, and raises VerificationError unless it agrees with
             PyTorch. The file is kept then.
+        libraries: Libraries of other operators for ONNX Runtime, as in ``opbridge.session``: for ``verify``, and for
+            calls of the program that is returned.
         verbose: True prints the captured program and the time of each step. False hides the line that a terminal
             shows from one second on. The logger "opbridge" gets the steps (INFO) and the program (DEBUG).
         capture: "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
@@ -160,6 +163,7 @@ def export(
     from opbridge.capture.run_warnings import TraceWarning
     from opbridge.capture.symbolic_sizes.dynamic_axes import sizes_of_outputs
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
+    from opbridge.operators import libraries_at
     from opbridge.symbolics.registry import registry_for
     from opbridge.symbolics.translation_table import TranslationTable
     from opbridge.weights import WeightFiles, place_weights
@@ -167,6 +171,7 @@ def export(
     translations = TranslationTable(custom_translation_table or {})
     refers = options.external_data == "reference"
     files = None if weights is None else WeightFiles(weights, refers=refers)
+    operators = libraries_at(libraries)
     folder, file = _file_for(f, path)
     if files is not None and refers:
         _core.check_references(files.files, file)  # the writer checks this too, but only after the capture
@@ -179,7 +184,7 @@ def export(
         parameters: dict[str, torch.Tensor] = {}
         if options.parameters_as != "constants" or example.input_names:  # state_dict() may run hooks of the user
             parameters = _parameters_in(program, model)
-        origin = _origin(model, example, target, options, parameters)
+        origin = _origin(model, example, target, options, parameters, operators)
         with artifacts.time_step("conversion"):
             report = _core.export_graph(
                 program.graph,
@@ -215,7 +220,7 @@ def export(
             copy_to_stream(file, f)
         verification = None
         if verify:
-            verification = _verified(file, model, example, options, artifacts)
+            verification = _verified(file, model, example, options, artifacts, operators)
         else:
             artifacts.write_page(file)
         result = ONNXProgram(file, *report, verification, origin, folder)
@@ -246,14 +251,21 @@ def _with_sizes_found(
         return None
 
 
-def _verified(file: str, model: Any, example: Example, options: Options, artifacts: Artifacts) -> Verification:
+def _verified(
+    file: str,
+    model: Any,
+    example: Example,
+    options: Options,
+    artifacts: Artifacts,
+    libraries: Sequence[str],
+) -> Verification:
     from opbridge.first_difference import errors_of_calls
     from opbridge.verification import Comparison, VerificationError, proven
 
     errors: list[CallError] = []
     try:
         with artifacts.time_step("verification"):
-            comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode)
+            comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode, libraries=libraries)
             errors = errors_of_calls(comparison) if artifacts.has_page else []
         verification = proven(comparison)
     except VerificationError as error:
@@ -355,7 +367,12 @@ def _parameters_in(program: Program, model: Any) -> dict[str, torch.Tensor]:
 
 
 def _origin(
-    model: Any, example: Example, target: str, options: Options, parameters: Mapping[str, torch.Tensor]
+    model: Any,
+    example: Example,
+    target: str,
+    options: Options,
+    parameters: Mapping[str, torch.Tensor],
+    libraries: Sequence[str],
 ) -> Origin:
     import torch
 
@@ -378,4 +395,5 @@ def _origin(
         signature=signature,
         example=example_leaves(read_inputs_of(signature, type(model).__name__, args, kwargs)) if known else None,
         parameters=list(parameters.values()) if options.parameters_as == "inputs" else (),
+        libraries=libraries,
     )

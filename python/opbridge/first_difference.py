@@ -99,7 +99,9 @@ def _part_at_fault(comparison: Comparison) -> str:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if comparison.against(run(session(comparison.path, sess_options=options), comparison.feeds)).ok:
+    if comparison.against(
+        run(session(comparison.path, sess_options=options, libraries=comparison.libraries), comparison.feeds)
+    ).ok:
         return (
             "every operator agrees: the difference comes from ONNX Runtime's own optimizations "
             "(SessionOptions.graph_optimization_level switches them off)"
@@ -122,7 +124,7 @@ def _run(comparison: Comparison, program: Program, names: list[str], simplify: b
             external_data="automatic", source_lines=False, simplify=simplify, mutations_as_outputs=True,
             input_names=list(comparison.feeds), output_names=names,
         )  # fmt: skip
-        return run(session(path), comparison.feeds)
+        return run(session(path, libraries=comparison.libraries), comparison.feeds)
 
 
 def _captured(comparison: Comparison) -> tuple[torch.export.ExportedProgram, Program]:
@@ -154,7 +156,7 @@ def _axes_of(comparison: Comparison) -> dict[str, dict[int, str]]:
         value.name: {
             axis: size for axis, size in enumerate(value.shape) if isinstance(size, str) and size.isidentifier()
         }
-        for value in session(comparison.path).get_inputs()
+        for value in session(comparison.path, libraries=comparison.libraries).get_inputs()
     }
     return {name: sizes for name, sizes in axes.items() if sizes}
 

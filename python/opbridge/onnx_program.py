@@ -56,6 +56,7 @@ class Origin:
     signature: inspect.Signature
     example: Mapping[str, Any] | None  # the example inputs by name, with torch.Tensor for each tensor
     parameters: Sequence[torch.Tensor]  # the values of the last inputs
+    libraries: Sequence[str]  # of other operators
 
     def feeds(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
         """The inputs of the ONNX model for a call of the PyTorch model; ``names`` are theirs."""
@@ -224,12 +225,13 @@ class ONNXProgram:
         """Makes the session that runs the model. Otherwise the first call does.
 
         Args:
-            initializer: Makes the session from the path of the model; ``opbridge.session`` by default.
+            initializer: Makes the session from the path of the model; by default ``opbridge.session``, with the
+                ``libraries`` of the export.
         """
         from opbridge.runtime import session
 
         with self._write_current() as path:
-            self._session = (initializer or session)(path)
+            self._session = initializer(path) if initializer else session(path, libraries=self._origin.libraries)
 
     def release(self) -> None:
         """Releases the session. The next call makes a new one, of the present model."""

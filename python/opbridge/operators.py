@@ -7,6 +7,7 @@ and autograd, from the tables that the library exports (``opbridge/operator_abi.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from opbridge import _core
 from opbridge._operator_abi import Library
+from opbridge.errors import InvalidArgumentError
 from opbridge.operator_names import name_in, namespace, stem
 from opbridge.paths import checked_path
 
@@ -166,6 +168,18 @@ def loaded_torch_libraries() -> list[str]:
 def loaded_ort_libraries() -> list[str]:
     """The ONNX Runtime libraries of all loaded sets, in the order of loading."""
     return [ort for _, ort in _loaded.values() if ort is not None]
+
+
+def libraries_at(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The absolute paths of libraries for ONNX Runtime, which may be named as in ``opbridge.session``.
+
+    Raises:
+        FileError: There is no such library.
+        InvalidArgumentError: ``paths`` is one path.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        raise InvalidArgumentError(f"libraries must be a list of paths, not {os.fspath(paths)!r}")
+    return [os.path.realpath(_core.operator_library(checked_path(path))) for path in paths]
 
 
 # Path of the PyTorch library: the operators, and the path of the ONNX Runtime library.

@@ -13,7 +13,8 @@ import torch
 from opbridge import _core
 from opbridge.errors import FileError
 from opbridge.operator_names import namespace
-from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library
+from opbridge.operators import COMPAT, ort_library
+from opbridge.runtime import libraries_of_session
 from opbridge.verification import Comparison, in_pairs
 
 _SCRIPT = '''"""Runs model.onnx in ONNX Runtime on inputs.npz and compares with expected.npz, PyTorch's outputs.
@@ -103,7 +104,8 @@ def write_reproduction(folder: str | os.PathLike[str], comparison: Comparison, s
     _save(path / "inputs.npz", comparison.feeds | comparison.parameters)
     expected = {name: in_pairs(value) for name, value in zip(comparison.names, comparison.expected, strict=False)}
     _save(path / "expected.npz", expected)
-    libraries = _copied_libraries(path, _core.operators_of(os.fspath(comparison.path)))
+    operators = _core.operators_of(os.fspath(comparison.path))
+    libraries = _copied_libraries(path, operators, libraries_of_session(comparison.libraries))
     tolerances = {name: _tolerances(tensor.dtype, *comparison.tolerances) for name, tensor in expected.items()}
     (path / "reproduce.py").write_text(
         _SCRIPT.format(summary=summary, model=model, libraries=f"[{', '.join(libraries)}]", tolerances=tolerances),
@@ -132,19 +134,23 @@ def _copied_model(model: Path, folder: Path) -> str:
     return 'FOLDER / "model.onnx"'
 
 
-def _copied_libraries(folder: Path, operators: Mapping[str, int]) -> list[str]:
-    """The expressions for the paths of the libraries with the model's operators."""
+def _copied_libraries(folder: Path, operators: Mapping[str, int], libraries: Sequence[str]) -> list[str]:
+    """The expressions for the paths of the libraries with the model's operators, copies of ``libraries``."""
     domains = {namespace(name) for name in operators if "::" in name}
     if not domains:
         return []
-    expressions = []
-    shipped = [ort_library()] if "opbridge" in domains else []
-    compat = [ort_library(COMPAT)] if domains - {"opbridge"} and not loaded_ort_libraries() else []
-    for library in dict.fromkeys([*shipped, *compat, *loaded_ort_libraries()]):
+    unneeded = [ort_library()] if "opbridge" not in domains else []
+    unneeded += [ort_library(COMPAT)] if domains == {"opbridge"} else []
+    names: list[str] = []
+    for library in libraries:
+        if library in unneeded:
+            continue
         name = Path(library).name
+        if name in names:
+            name = f"{len(names)}_{name}"
         shutil.copyfile(library, folder / name)
-        expressions.append(f'FOLDER / "{name}"')
-    return expressions
+        names.append(name)
+    return [f"FOLDER / {name!r}" for name in names]
 
 
 def _save(path: Path, tensors: Mapping[str, object]) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from opbridge import _core
 from opbridge.dtypes import ELEMENT_TYPES
-from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library, read_operators
+from opbridge.operators import COMPAT, libraries_at, loaded_ort_libraries, ort_library, read_operators
 from opbridge.paths import checked_path
 
 if TYPE_CHECKING:
@@ -57,11 +56,18 @@ def session(
     import onnxruntime
 
     model = path if isinstance(path, bytes) else checked_path(path)
-    given = [os.path.realpath(_core.operator_library(checked_path(library))) for library in libraries]
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
         options.add_session_config_entry(*_IN_FLOAT32)
+    for library in libraries_of_session(libraries, bundled):
+        options.register_custom_ops_library(library)
+    return onnxruntime.InferenceSession(model, options, providers=list(providers))
+
+
+def libraries_of_session(libraries: Sequence[str | os.PathLike[str]], bundled: bool = True) -> list[str]:
+    """The paths of all libraries of a session for which ``libraries`` are given."""
+    given = libraries_at(libraries)
     shipped, compat = ort_library(), ort_library(COMPAT)
     used = dict.fromkeys([shipped, compat, *loaded_ort_libraries(), *given])
     others = [library for library in used if library not in (shipped, compat)]
@@ -70,10 +76,7 @@ def session(
         left_out = [shipped, compat]
     elif any(_may_share_names(library) for library in others):
         left_out = [compat]
-    for library in used:
-        if library not in left_out or library in given:
-            options.register_custom_ops_library(library)
-    return onnxruntime.InferenceSession(model, options, providers=list(providers))
+    return [library for library in used if library not in left_out or library in given]
 
 
 def _may_share_names(library: str) -> bool:

@@ -29,10 +29,9 @@ def explained(error: Exception, path: Any) -> tuple[str, str]:
         if found[1] is None:
             return f"ONNX Runtime does not know the operator {op}{node} at the opset of the model", line
         return (
-            f"ONNX Runtime has no kernel for the custom operator {op}{node}: the third link is missing. If its library "
-            "is made with opbridge, load it first: opbridge.load_operators(path), or --ops path in the command. With "
-            "any other library, run the model in opbridge.session(model, libraries=[path]) and compare the outputs "
-            "with PyTorch's"
+            f"ONNX Runtime has no kernel for the custom operator {op}{node}: the third link is missing. Name the "
+            "library that has it: libraries=[path] in opbridge.session, verify and export, or --ops path in the "
+            "command. One that is made with opbridge may also be loaded first: opbridge.load_operators(path)"
         ), line
     if found := _NO_KERNEL.search(text):
         op = _name(found[1], found[2])

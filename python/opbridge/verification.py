@@ -20,6 +20,7 @@ from opbridge.capture.state.attributes import named_tensors, restore_attributes,
 from opbridge.capture.structures import leaves_of
 from opbridge.drawn_inputs import DrawnInputs
 from opbridge.errors import Error, InvalidArgumentError
+from opbridge.operators import libraries_at
 from opbridge.progress import ProgressLine
 from opbridge.runtime import run, session
 from opbridge.runtime_errors import explained, is_of_onnx_runtime
@@ -124,6 +125,7 @@ def verify(
     edge_values: bool = False,
     seed: int = 0,
     reproduction: str | os.PathLike[str] | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Runs a file in ONNX Runtime and a model in PyTorch on the same inputs, and compares values, shapes and types.
 
@@ -148,6 +150,7 @@ def verify(
         seed: The seed of the random inputs.
         reproduction: A folder to be written on a mismatch: the ONNX model, the inputs, PyTorch's outputs, and a script
             that compares them without the PyTorch model.
+        libraries: Libraries of other operators for ONNX Runtime, as in ``opbridge.session``.
 
     Returns:
         The differences of all outputs.
@@ -157,12 +160,13 @@ def verify(
             its source line. Or ONNX Runtime cannot load or run the model; the message says what would help, and the
             cause is ONNX Runtime's own error.
         InvalidArgumentError: The PyTorch model refuses the inputs.
+        FileError: There is no such library.
     """
     if random_inputs < 0:
         raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")
     with ProgressLine() as progress:
         progress.begin("verification")
-        comparison = Comparison(path, model, args, kwargs, rtol, atol)
+        comparison = Comparison(path, model, args, kwargs, rtol, atol, libraries=libraries)
         return proven(comparison, random_inputs, edge_values, seed, reproduction)
 
 
@@ -233,9 +237,10 @@ def compare(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Like verify, but always returns the differences."""
-    return Comparison(path, model, args, kwargs, rtol, atol).result()
+    return Comparison(path, model, args, kwargs, rtol, atol, libraries=libraries).result()
 
 
 def _origin(comparison: Comparison) -> str:
@@ -271,15 +276,17 @@ class Comparison:
         rtol: float | None = None,
         atol: float | None = None,
         mode: Mode = "evaluation",
+        libraries: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         self.path = path
+        self.libraries = libraries_at(libraries)
         self.mode = mode
         self.module = as_module(model)
         self.inputs = read_inputs(self.module, args, kwargs).copied()
         self.label = ""
         self.tolerances = (rtol, atol)
         with _explain_failures(path):
-            self._running = session(path)
+            self._running = session(path, libraries=self.libraries)
         self.names = [value.name for value in self._running.get_outputs()]
         self._input_names, self.parameters = self._separated([value.name for value in self._running.get_inputs()])
         self.feeds = feeds_for(self._input_names, self.inputs)
