@@ -158,13 +158,17 @@ class ONNXProgram:
 
         Raises:
             InvalidArgumentError: An argument is missing, or is not what the model was exported with.
+            Error: ONNX Runtime cannot load or run the model. The cause is its own error.
         """
         from opbridge.runtime import run
+        from opbridge.runtime_errors import explain_failures
 
         if self._session is None:
             self.initialize_inference_session()
         names = [value.name for value in self._session.get_inputs()]
-        return tuple(run(self._session, self._origin.feeds(names, args, kwargs)))
+        feeds = self._origin.feeds(names, args, kwargs)
+        with explain_failures(self._file):
+            return tuple(run(self._session, feeds))
 
     def save(
         self,

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 from opbridge.dtypes import ELEMENT_TYPES
+from opbridge.errors import FileError
 from opbridge.operators import COMPAT, libraries_at, loaded_ort_libraries, ort_library, read_operators
 from opbridge.paths import checked_path
+from opbridge.runtime_errors import explain_failures
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -50,19 +52,30 @@ def session(
         The session. ``run(None, {name: array})`` takes and returns NumPy arrays.
 
     Raises:
-        FileError: There is no such library.
-        Exception: ONNX Runtime's own errors, if it cannot load the model or a library.
+        FileError: There is no such file, or no such library.
+        Error: ONNX Runtime cannot load the model or a library. The message says what would help, and the cause is ONNX
+            Runtime's own error.
     """
     import onnxruntime
 
-    model = path if isinstance(path, bytes) else checked_path(path)
+    model = path if isinstance(path, bytes) else _existing(path)
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
         options.add_session_config_entry(*_IN_FLOAT32)
-    for library in libraries_of_session(libraries, bundled):
-        options.register_custom_ops_library(library)
-    return onnxruntime.InferenceSession(model, options, providers=list(providers))
+    with explain_failures(model):
+        for library in libraries_of_session(libraries, bundled):
+            options.register_custom_ops_library(library)
+        return onnxruntime.InferenceSession(model, options, providers=list(providers))
+
+
+def _existing(path: str | os.PathLike[str]) -> str:
+    checked = checked_path(path)
+    if not os.path.exists(checked):
+        raise FileError(f"no such file: {checked}")
+    if os.path.isdir(checked):
+        raise FileError(f"{checked} is a folder, not an ONNX model")
+    return checked
 
 
 def libraries_of_session(libraries: Sequence[str | os.PathLike[str]], bundled: bool = True) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from opbridge import _core
@@ -12,6 +14,23 @@ from opbridge.errors import Error
 # The operator as ``domain:name``, without the domain for those of ONNX.
 _UNKNOWN_OPERATOR = re.compile(r"Fatal error: (?:([^\s:]+):)?:?(\w+)\(-?\d+\) is not a registered function/op")
 _NO_KERNEL = re.compile(r"Could not find an implementation for (?:([^\s:]+):)?(\w+)\(\d+\) node with name '(.*)'")
+_NO_LIBRARY = re.compile(r"Failed to load library .*")
+
+
+@contextlib.contextmanager
+def explain_failures(path: Any, kind: type[Error] = Error) -> Iterator[None]:
+    """Raises an error of this kind in place of ONNX Runtime's errors about a model, which become its cause.
+
+    ``path`` is the model: its path, or the bytes of a file.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, Error) else error
+        if cause is None or not is_of_onnx_runtime(cause):
+            raise
+        text, line = (error.message, error.where) if isinstance(error, Error) else explained(error, path)
+        raise kind(text, where=line) from cause
 
 
 def is_of_onnx_runtime(error: BaseException) -> bool:
@@ -40,7 +59,10 @@ def explained(error: Exception, path: Any) -> tuple[str, str]:
             f"ONNX Runtime has no kernel for {op} of the node '{found[3]}' with the element types of its inputs. A "
             'mapping of your own can cast them (g.cast); those of opbridge do so unless target is "onnx"'
         ), line
-    return f"ONNX Runtime cannot run {os.fspath(path)}: {type(error).__name__}: {text}", ""
+    if found := _NO_LIBRARY.search(text):
+        return f"ONNX Runtime: {found[0]}", ""
+    model = "the model" if isinstance(path, bytes) else os.fspath(path)
+    return f"ONNX Runtime cannot run {model}: {type(error).__name__}: {text}", ""
 
 
 def _name(domain: str | None, name: str) -> str:
@@ -49,6 +71,8 @@ def _name(domain: str | None, name: str) -> str:
 
 def _first_node_of(path: Any, op: str) -> tuple[str, str]:
     """The first node with the operator, as a part of a sentence, and its line; empty if they are not known."""
+    if isinstance(path, bytes):
+        return "", ""
     try:
         node, line = _core.first_node_of(os.fspath(path), op)
     except Error:  # a file that only ONNX Runtime can read

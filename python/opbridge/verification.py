@@ -23,7 +23,7 @@ from opbridge.errors import Error, InvalidArgumentError
 from opbridge.operators import libraries_at
 from opbridge.progress import ProgressLine
 from opbridge.runtime import run, session
-from opbridge.runtime_errors import explained, is_of_onnx_runtime
+from opbridge.runtime_errors import explain_failures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ def verify(
             its source line. Or ONNX Runtime cannot load or run the model; the message says what would help, and the
             cause is ONNX Runtime's own error.
         InvalidArgumentError: The PyTorch model refuses the inputs.
-        FileError: There is no such library.
+        FileError: There is no such file, or no such library.
     """
     if random_inputs < 0:
         raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")
@@ -252,17 +252,6 @@ def _origin(comparison: Comparison) -> str:
         return f"its origin was not found: {next(iter(str(error).splitlines()), type(error).__name__)}"
 
 
-@contextlib.contextmanager
-def _explain_failures(path: Any) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if not is_of_onnx_runtime(error):
-            raise
-        text, line = explained(error, path)
-        raise VerificationError(text, where=line) from error
-
-
 class Comparison:
     """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are the inputs of the ONNX
     model except those for its ``parameters``."""
@@ -285,12 +274,12 @@ class Comparison:
         self.inputs = read_inputs(self.module, args, kwargs).copied()
         self.label = ""
         self.tolerances = (rtol, atol)
-        with _explain_failures(path):
+        with explain_failures(path, VerificationError):
             self._running = session(path, libraries=self.libraries)
         self.names = [value.name for value in self._running.get_outputs()]
         self._input_names, self.parameters = self._separated([value.name for value in self._running.get_inputs()])
         self.feeds = feeds_for(self._input_names, self.inputs)
-        with _explain_failures(path):
+        with explain_failures(path, VerificationError):
             self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
         self.with_gradients = False
         self.expected = with_gradients_if_needed(self._run_module)
