@@ -110,13 +110,16 @@ class Shared(Codebook):
         return x * 2 if self.counts.sum() > 3 else x
 
 
+@CAPTURES
 @SIZES
 @pytest.mark.parametrize("model", [Codebook, Repeated, Initializing])
-def test_buffers_may_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
+def test_buffers_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     exported, path = model(), tmp_path / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
-        opbridge.export(exported, (torch.rand(4, 5),), path, dynamic_shapes=sizes, mutations_as_outputs=True)
+        opbridge.export(
+            exported, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes, mutations_as_outputs=True
+        )
     x = torch.rand(4 if sizes is None else 3, 5)
     torch.testing.assert_close(run(session(path), {"x": x})[0], model()(x))
     assert exported.counts.tolist() == [1, 2]
@@ -129,3 +132,69 @@ def test_buffers_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any
         opbridge.export(
             model(), (torch.rand(4, 5),), tmp_path / "model.onnx", dynamic_shapes=sizes, mutations_as_outputs=True
         )
+
+
+class Written(torch.nn.Module):
+    """Branches on a buffer after a write to its memory."""
+
+    def __init__(self, write: Any) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.tensor([1.0, 2.0, 3.0]))
+        self.register_buffer("number", torch.tensor(3.0))
+        self.write = write
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.table[0]
+        self.write(self, x)
+        return x * 2 if self.table.sum() + self.number + first > 20 else x
+
+
+def set_data(model: Any, x: Any) -> None:
+    model.number.data = torch.tensor(100.0)
+
+
+def write_to_array(model: Any, x: Any) -> None:
+    model.number.numpy()[...] = 100
+
+
+def write_row(model: Any, x: Any) -> None:
+    row = x[0, 0].long().item()
+    torch._check(row >= 0)
+    torch._check(row < 3)
+    model.table[row] = 100.0
+
+
+WRITES: dict[str, Any] = {
+    "constant": lambda model, x: model.number.fill_(100.0),
+    "sum": lambda model, x: model.number.add_(100),
+    "sum into it": lambda model, x: torch.add(model.number, 100.0, out=model.number),
+    "data": lambda model, x: model.number.copy_(100 + x.sum()),
+    "random": lambda model, x: model.number.uniform_(100, 200),
+    "element": lambda model, x: model.table[1].fill_(100.0),
+    "element with data": lambda model, x: model.table[1].copy_(100 + x.sum()),
+    "element by data": write_row,
+    "base of a view": lambda model, x: model.table.add_(100),
+    "set_data": set_data,
+    "alias": lambda model, x: model.number.data.fill_(100.0),
+    "array": write_to_array,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_trace_does_not_take_what_is_written_to_for_constant(write: str, tmp_path: Any) -> None:
+    """It knows what is written, or warns, or refuses the model."""
+    path, x = tmp_path / "model.onnx", torch.rand(4, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        try:
+            opbridge.export(
+                Written(WRITES[write]),
+                (x,),
+                path,
+                capture="trace",
+                dynamic_shapes=({0: "n"},),
+                mutations_as_outputs=True,
+            )
+        except (opbridge.TraceWarning, opbridge.UnsupportedError):
+            return
+    torch.testing.assert_close(run(session(path), {"x": x})[0], Written(WRITES[write])(x))

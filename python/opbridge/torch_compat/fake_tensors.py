@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from opbridge.torch_compat import FakeTensor, FakeTensorMode, storage_id, unset_fake_temporarily
 from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 
 with look_up():
     from torch._guards import detect_fake_mode
     from torch._subclasses.fake_tensor import FakeTensorConverter
 
-    expect(FakeTensorConverter, "add_constant_storage_mapping")
+    expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
 
@@ -29,6 +29,31 @@ def give_value(mode: Any, fake: torch.Tensor, value: torch.Tensor) -> None:
     with unset_fake_temporarily():
         fake.constant = value.detach().clone()  # type: ignore[attr-defined]
     mode.fake_tensor_converter.add_constant_storage_mapping(fake)
+
+
+def fake_of(mode: Any, tensor: torch.Tensor) -> Any:
+    """The fake tensor that stands for ``tensor``, which may be it."""
+    return tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor, static_shapes=True)
+
+
+def forget_value(tensor: torch.Tensor) -> None:
+    """Makes the fake tensor that stands for ``tensor`` no longer keep a value."""
+    fake = fake_of(detect_fake_mode(), tensor)
+    fake.constant = None
+
+
+def note_write(tensor: torch.Tensor) -> None:
+    """To be called after an operator has written to ``tensor``. The fake tensors that share its memory no longer keep
+    values, unless torch has written the same to these; it does not if ``tensor`` is real, or keeps no value itself."""
+    mode: Any = detect_fake_mode()
+    fake = fake_of(mode, tensor)
+    if isinstance(tensor, FakeTensor) and fake.constant is not None:
+        return
+    converter = mode.fake_tensor_converter
+    kept = [ref() for refs in converter.constant_storage_mapping.values() for ref in refs]
+    for each in kept:
+        if each is not None and each.constant is not None and storage_id(each) == storage_id(fake):
+            converter.invalidate_constant_aliases(each.constant)
 
 
 def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -48,4 +73,14 @@ def makes_fakes() -> bool:
     return detect_fake_mode() is not None
 
 
-__all__ = ["MAY_TURN_CONST", "data_of", "give_value", "is_fake_of", "makes_fakes", "value_of"]
+__all__ = [
+    "MAY_TURN_CONST",
+    "data_of",
+    "fake_of",
+    "forget_value",
+    "give_value",
+    "is_fake_of",
+    "makes_fakes",
+    "note_write",
+    "value_of",
+]

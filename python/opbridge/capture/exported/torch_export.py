@@ -16,12 +16,12 @@ import torch
 
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
-from opbridge.capture.exported.known_buffers import retry_with_buffers
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
 from opbridge.capture.inputs import Inputs, signature_of
+from opbridge.capture.known_buffers import retry_with_buffers
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes

@@ -10,6 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines, refusal_of
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.known_buffers import buffers_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.run_warnings import TraceWarning
@@ -32,6 +33,7 @@ from opbridge.torch_compat.exporting import (
     ExportFunctionHandler,
     propagate_data,
 )
+from opbridge.torch_compat.fake_tensors import fake_of, give_value
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     DimDynamic,
@@ -45,13 +47,18 @@ from opbridge.torch_compat.symbols import (
 def capture_fake(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
-    """Captures on fake tensors. If the model branches on data, captures again with fake tensors that carry data, and
-    fills ``numbers``; without ``numbers``, refuses it."""
+    """Captures on fake tensors. If the model branches on data, captures again with buffers that keep their values, then
+    with fake tensors that carry data, and fills ``numbers``; without ``numbers``, refuses it."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, None)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
-            if numbers is None or not is_branch_on_data(error):
+            if not is_branch_on_data(error):
+                raise
+            if any(buffers_to_know(model)):
+                with contextlib.suppress(Exception):  # the branch may be on data that no buffer tells
+                    return _capture(model, inputs, sizes, changed, None, knows_buffers=True)
+            if numbers is None:
                 raise
             return _capture(model, inputs, sizes, changed, numbers)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
@@ -71,7 +78,12 @@ def capture_fake(
 
 
 def _capture(
-    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
+    model: torch.nn.Module,
+    inputs: Inputs,
+    sizes: DynamicSizes,
+    changed: list[str],
+    numbers: NumbersRead | None,
+    knows_buffers: bool = False,
 ) -> _core.Graph:
     with (
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
@@ -85,6 +97,9 @@ def _capture(
             _fake(mode, name, leaf, axes)
             for name, leaf, axes in zip(inputs.names, inputs.leaves, sizes.leaves, strict=True)
         ]
+        buffers = [(fake_of(mode, buffer), buffer) for _, buffer in buffers_to_know(model)] if knows_buffers else []
+        for fake, buffer in buffers:
+            give_value(mode, fake, buffer)
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
         fixings: dict[str, Fixing] = {}
@@ -94,7 +109,7 @@ def _capture(
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False, note=note)
         names = sizes.name_symbols(_shapes(leaves), fixings)
         remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
-    return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers)
+    return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers, knows_buffers)
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:

@@ -48,6 +48,7 @@ from opbridge.torch_compat import (
     storage_id,
     unset_fake_temporarily,
 )
+from opbridge.torch_compat.fake_tensors import forget_value, note_write
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
 _NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -136,6 +137,9 @@ class Recorder(WithBodies):
                 warn_of_run(warning)
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
             value = self._run(function, args, kwargs)
+            if operator.written and not self._for_real:
+                for tensor in filter(has_memory, written_tensors(operator, args, kwargs)):
+                    note_write(tensor)
             if self._body and isinstance(value, _NUMBERS) and varies:
                 raise self.interrupt(NotRecorded())
             if isinstance(value, (bool, int, float, complex)):
@@ -174,6 +178,8 @@ class Recorder(WithBodies):
 
     def read(self, tensor: torch.Tensor) -> None:
         """Warns that ``tensor`` is converted to Python or NumPy values, as by numpy() or tolist()."""
+        if not self._for_real and not is_fake(tensor) and has_memory(tensor):
+            note_write(tensor)  # through the array of numpy()
         known = self._known.get(id(tensor))
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
             warn_of_run("a tensor that depends on the inputs was read into Python")
@@ -202,6 +208,8 @@ class Recorder(WithBodies):
             names = ("self", "new_data")
             self._builder.call("aten::set_data", names, (before, after), {}, [], scope, line)
             self._known[id(tensor)] = (weakref.ref(tensor), before, self._varies)
+        if not self._for_real:
+            forget_value(tensor)
         if is_fake(tensor) or not is_fake(other):
             self._inside = True
             try:

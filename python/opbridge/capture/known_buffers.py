@@ -1,8 +1,8 @@
 """Numbers that a model reads from its buffers, such as ``if self.initialized:``.
 
-torch.export runs the model on buffers without values. If it fails because the model branches on data, it is called
-again with small buffers that keep theirs. They do not from the start: a number that is read without a branch stays
-data.
+torch.export, and a trace on fake tensors, run the model on buffers without values. If that fails because the model
+branches on data, the model runs again with small buffers that keep theirs. They do not from the start: a number that is
+read without a branch stays data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -44,14 +44,20 @@ def _known_buffers() -> contextlib.AbstractContextManager[None]:
 
     def fakes_of_state(mode: Any, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         fakes: dict[str, torch.Tensor] = original(mode, model)
-        tensors = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}.values()
-        owners = collections.Counter(map(_storage, tensors))
-        for name, buffer in model.named_buffers():
-            if _is_small(buffer) and owners[_storage(buffer)] == 1:  # a write to another owner would change it
-                give_value(mode, fakes[name], buffer)
+        for name, buffer in buffers_to_know(model):
+            give_value(mode, fakes[name], buffer)
         return fakes
 
     return patch(exporting.FAKE_STATE, fakes_of_state)
+
+
+def buffers_to_know(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The small buffers with memory of their own: a write to another owner would change them."""
+    tensors = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}.values()
+    owners = collections.Counter(map(_storage, tensors))
+    for name, buffer in model.named_buffers():
+        if _is_small(buffer) and owners[_storage(buffer)] == 1:
+            yield name, buffer
 
 
 def _storage(tensor: torch.Tensor) -> int:
