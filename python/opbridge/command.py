@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -30,6 +31,15 @@ def main(arguments: Sequence[str]) -> int:
     except Error as error:
         print(f"opbridge: {error}", file=sys.stderr)
         return 3 if isinstance(error, InternalError) else 2
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "onnxruntime"):
+            raise
+        print(
+            f"opbridge: {sys.executable} lacks the package {error.name}; install it there, or name another Python by "
+            "OPBRIDGE_PYTHON",
+            file=sys.stderr,
+        )
+        return 2
     except SystemExit as error:  # raised by the code of the model
         print(f"opbridge: {_described(error)}", file=sys.stderr)
         return 2
@@ -181,6 +191,7 @@ def _table(verification: Verification, output: TextIO) -> str:
 
 
 def _print(text: str, output: TextIO) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other programs, whose reader may stop, such as head
     try:
         print(text, end="", file=output, flush=True)
     except OSError as error:

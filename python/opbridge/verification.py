@@ -192,8 +192,11 @@ def proven(
     if reproduction is not None:
         from opbridge.reproduction import write_reproduction
 
-        folder = write_reproduction(reproduction, faulty, result.text())
-        lines.append(f"reproduced by {folder / 'reproduce.py'}")
+        try:
+            folder = write_reproduction(reproduction, faulty, result.text())
+            lines.append(f"reproduced by {folder / 'reproduce.py'}")
+        except OSError as error:  # the mismatch must be reported all the same
+            lines.append(f"its reproduction cannot be written: {error}")
     raise VerificationError("\n".join(lines), result)
 
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/python.h"
 #include "inspect/model_difference.h"
 #include "onnx/model_reader.h"
 #include "support/output_file.h"
@@ -20,6 +21,7 @@ struct Options {
 
 // Whether the models are the same.
 bool run(const Options& options) {
+  for (const std::string& model : {options.a, options.b}) refuse_python(model);
   const onnx::ModelFile a = onnx::read_onnx(options.a), b = onnx::read_onnx(options.b);
   inspect::ModelDifference difference = inspect::difference_of(a, b);
   difference.a.file = fs::path(options.a).filename();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/python.h"
 #include "inspect/text.h"
 #include "opbridge/error.h"
 #include "support/progress_line.h"
@@ -48,6 +49,7 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
 }
 
 void run(const Arguments& arguments) {
+  refuse_python(arguments.pt2);
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
   support::ProgressLine progress({.line = !arguments.quiet, .times = arguments.verbose});

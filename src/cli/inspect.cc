@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/python.h"
 #include "inspect/graph_page.h"
 #include "inspect/summary.h"
 #include "inspect/text.h"
@@ -33,6 +34,7 @@ std::string printable_lines(const std::string& text) {
 }
 
 void run(const Options& options) {
+  refuse_python(options.model);
   // A file named .pt2 is read as a program, so that a broken one gets the error message of that format.
   const bool is_program = support::is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
   onnx::ModelFile file;

@@ -26,6 +26,10 @@ try:
 except KeyboardInterrupt:
     print("opbridge: interrupted", file=sys.stderr)
     sys.exit(130)
+except Exception:
+    import traceback
+    traceback.print_exc()
+    sys.exit(3)
 )";
 
 std::string find_python() {
@@ -66,6 +70,15 @@ void refuse_script(const std::string& model) {
       ErrorCode::invalid_argument,
       fmt::format("{0} is a script: name its function that returns (model, args), as in {0}:make_model",
                   model));
+}
+
+void refuse_python(const std::string& model) {
+  if (fs::exists(model) && fs::path(model).extension() != ".py") return;
+  if (!model.ends_with(".py") && model.find(".py:") == std::string::npos) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} is Python code, and this command reads a file that an export has written; in "
+                          "Python, opbridge.export(model, args, path) writes one",
+                          model));
 }
 
 }  // namespace opbridge::cli

@@ -176,6 +176,10 @@ runtimes::Refuse add_calls_to(MissingReport& report) {
   };
 }
 
+Error without_outputs() {
+  return {ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs"};
+}
+
 // Turns the initializers with these names into inputs, with their values as defaults.
 void restore_defaults(OnnxModel& model, const std::vector<std::string>& names) {
   ir::Graph& graph = model.graph;
@@ -214,7 +218,9 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
     add(node, error);
   };
   legalize(model, options.target, refuse);
-  return {log.operators(), report.missing(), report.empty() ? "" : report.error().message()};
+  std::string problems = report.empty() ? "" : report.error().message();
+  if (pure.outputs.empty()) problems += (problems.empty() ? "" : "\n\n") + without_outputs().message();
+  return {log.operators(), report.missing(), problems};
 }
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
@@ -223,8 +229,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   std::vector<ir::Weight> parameters = separate_parameters(graph, options);
   OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
   model.metadata = size_ranges(model.graph);
-  if (model.graph.outputs.empty())
-    throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
+  if (model.graph.outputs.empty()) throw without_outputs();
   if (options.simplify) simplify(model.graph);
   MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));

@@ -14,10 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The prefixes that may hold `lib/python3.x`: of the Python in which opbridge is installed, and of the one
-// that the user would run.
+// The prefixes that may hold `lib/python3.x`: of the Python that runs parts of the command, of that in which
+// opbridge is installed, and of the one that the user would run.
 std::vector<fs::path> python_prefixes() {
   std::vector<fs::path> prefixes;
+  if (const char* chosen = std::getenv("OPBRIDGE_PYTHON"))
+    prefixes.push_back(fs::path(chosen).parent_path().parent_path());
   std::error_code unknown;
   prefixes.push_back(fs::read_symlink("/proc/self/exe", unknown).parent_path().parent_path());
   if (const char* environment = std::getenv("VIRTUAL_ENV")) prefixes.emplace_back(environment);

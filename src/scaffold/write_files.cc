@@ -1,5 +1,6 @@
 #include "scaffold/write_files.h"
 
+#include <cerrno>
 #include <fstream>
 #include <system_error>
 #include <vector>
@@ -15,10 +16,20 @@ void write_new(const fs::path& file, const std::string& text) {
   if (fs::exists(file)) throw Error(ErrorCode::io, file.string() + " already exists; choose another name");
   std::error_code error;
   if (!file.parent_path().empty()) fs::create_directories(file.parent_path(), error);
+  const auto fail = [&] {
+    throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + error.message());
+  };
+  if (error) fail();
+  errno = 0;
   std::ofstream stream(file, std::ios::binary);
+  const bool is_open = stream.is_open();
   stream << text;
   stream.close();
-  if (error || !stream) throw Error(ErrorCode::io, "cannot write " + file.string());
+  if (stream) return;
+  error.assign(errno, std::system_category());
+  std::error_code ignored;
+  if (is_open) fs::remove(file, ignored);  // a part of the text
+  fail();
 }
 
 void write_project(const fs::path& directory, const OperatorSchema& schema, const std::string& line) {

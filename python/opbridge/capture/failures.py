@@ -35,12 +35,14 @@ def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
 
 def failure_of(model: torch.nn.Module, inputs: Inputs, error: Exception) -> InvalidArgumentError:
     """The error to raise for ``error``, which the model itself raised."""
-    text = f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}"
+    # The text of a KeyError, for example, is only the key.
+    kind = f"{type(error).__name__}: " if str(error) and type(error) is not RuntimeError else ""
+    text = f"the model itself fails on its inputs ({_shapes(inputs)}): {kind}{first_lines(error)}"
     if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
         text += "\nIts weights are on the meta device, without values: pass weights=, the path of .safetensors files."
     elif any(tensor.is_meta for tensor in inputs.tensors):
         text += "\nThe inputs are on the meta device: pass inputs on the CPU."
-    return InvalidArgumentError(text)
+    return InvalidArgumentError(text, line_of_error(error))
 
 
 def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:

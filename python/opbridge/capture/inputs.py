@@ -192,6 +192,8 @@ def as_module(model: Any) -> torch.nn.Module:
     if isinstance(model, torch.nn.Module):
         _check_materialized(model)
         return model
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise InvalidArgumentError(f"{model.__name__} is a class of models: pass an instance, {model.__name__}(…)")
     if callable(model):
         if isinstance(model, torch.jit.ScriptFunction) or hasattr(model, "__code__"):
             return _FunctionModule(model)
