@@ -9,9 +9,6 @@ namespace opbridge::cli {
 // Replaces this process by Python, which carries out the command `arguments`. Python is the first of these:
 // the one that OPBRIDGE_PYTHON names, the one beside this program, the one of the active virtual environment,
 // the first python3 of PATH. Throws Error(invalid_argument) if none can be started.
-// Refuses Python code where a command reads files alone.
-void refuse_python(const std::string& model);
-
 [[noreturn]] void run_in_python(const std::vector<std::string>& arguments);
 
 // Whether `model` names a Python function that returns a model, script.py:make_model, and not a file.
@@ -19,5 +16,8 @@ bool is_factory(const std::string& model);
 
 // Refuses a Python script without the name of its function, with a message that shows how to name it.
 void refuse_script(const std::string& model);
+
+// Refuses Python code where a command reads files alone.
+void refuse_python(const std::string& model);
 
 }  // namespace opbridge::cli
