@@ -516,6 +516,24 @@ def test_running_statistics_that_an_operator_moves_are_put_back(capture: Any, tm
     assert torch.equal(model.var, torch.ones(3))
 
 
+class _Inferring(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)  # its operator may write to the running statistics
+
+    @torch.inference_mode()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x).add_(1)
+
+
+@CAPTURES
+def test_inference_mode_in_the_model(capture: Any, tmp_path: pathlib.Path) -> None:
+    model = _Inferring().eval()
+    path = tmp_path / "m.onnx"
+    opbridge.export(model, (torch.rand(3, 4),), path, capture=capture)
+    opbridge.verify(path, model, (torch.rand(3, 4),))
+
+
 def test_infinite_running_statistics_of_instance_norm(tmp_path: pathlib.Path) -> None:
     class Norm(nn.Module):
         def __init__(self) -> None:

@@ -29,7 +29,8 @@ class Originals:
         for tensor in written_tensors(operator, args, kwargs):
             storage = storage_id(tensor)
             if storage in self._watched and storage not in self._kept and not is_fake(tensor):
-                with unset_fake_temporarily():
+                # A tensor that is made in inference mode, which the model may be in, cannot be written to after it.
+                with unset_fake_temporarily(), torch.inference_mode(False):
                     whole = _whole(self._watched[storage])
                     self._kept[storage] = (whole, whole.clone())
 
