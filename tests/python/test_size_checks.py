@@ -1,5 +1,5 @@
-"""Tests of sizes and data whose answer does not matter cause no warning: one way raises an error, as in PyTorch, or a
-flag decides."""
+"""Tests of sizes and data whose answer does not matter cause no warning: one way raises an error, as in PyTorch, a flag
+decides, or only the layout in memory differs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,15 @@ def takes_either(x: torch.Tensor, flag: bool = True) -> torch.Tensor:
     return x
 
 
+def lays_out(x: torch.Tensor) -> torch.Tensor:
+    x = x.t()
+    if x.shape[1] > 64:
+        x = x.contiguous()
+    return x * 2
+
+
 @CAPTURES
-@pytest.mark.parametrize("model", [asserts, raises, raises_otherwise, attends_causally, takes_either])
+@pytest.mark.parametrize("model", [asserts, raises, raises_otherwise, attends_causally, takes_either, lays_out])
 def test_checks(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():
@@ -103,9 +110,32 @@ def takes_the_length_as_flag(x: torch.Tensor, factor: int = 0) -> torch.Tensor:
     return x * (2 if chosen is False else 3)
 
 
+def lays_out_another(x: torch.Tensor) -> torch.Tensor:
+    y = x.t() + 1
+    if x.shape[0] > 64:
+        x = y.contiguous()
+    return x * 2
+
+
+def convolves(x: torch.Tensor) -> torch.Tensor:
+    """torch asks whether the batch is less than 16, to find the layout of the convolution's result."""
+    y = torch.nn.functional.conv1d(x[:, None], torch.ones(1, 1, 3))
+    return y if y.shape[0] > 64 else y * 2
+
+
 @CAPTURES
 @pytest.mark.parametrize(
-    "model", [branches, returns_before, keeps_the_answer, catches, takes_if_flagged, takes_the_length_as_flag]
+    "model",
+    [
+        branches,
+        convolves,
+        lays_out_another,
+        returns_before,
+        keeps_the_answer,
+        catches,
+        takes_if_flagged,
+        takes_the_length_as_flag,
+    ],
 )
 def test_other_branches(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(TraceWarning, match="64' was read as"):

@@ -61,7 +61,8 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             truth = passing_truth(asking_frame(frame))
             if truth is not None:
                 return truth
-        forgotten = not fixed and _is_constant_by_rounding(self) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT))
+        by_torch = asked_by_cpp(file) or _asked_in(frame, LAYOUT)
+        forgotten = not fixed and by_torch and (_is_constant_by_rounding(self) or not _is_equality(self))
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():
                 result = original(self, file, line)
@@ -100,6 +101,13 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
     with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield
+
+
+def _is_equality(node: Any) -> bool:
+    """Whether torch learns from the answer that two sizes are equal. It learns less from any other, such as that a
+    batch is small enough for some kernel, and must not take that for granted where the model asks about the size."""
+    asked = node.expr
+    return isinstance(asked, sympy.Eq | sympy.Ne) and node.hint is isinstance(asked, sympy.Eq)
 
 
 def _is_constant_by_rounding(node: Any) -> bool:

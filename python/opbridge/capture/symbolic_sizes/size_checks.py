@@ -17,7 +17,7 @@ _MODE = "__torch_function__"
 
 def is_without_effect(frame: FrameType) -> bool:
     """Whether the way that the example takes at the line of ``frame`` is right for all sizes."""
-    return _only_checks(frame) or _is_decided_by_flags(frame)
+    return _only_checks(frame) or _only_lays_out(frame) or _is_decided_by_flags(frame)
 
 
 def _only_checks(frame: FrameType) -> bool:
@@ -77,9 +77,39 @@ def _asks(node: ast.AST) -> bool:
 
 
 def _is_check(node: ast.Assert | ast.If) -> bool:
-    keeps = any(isinstance(each, ast.NamedExpr) for each in ast.walk(node.test))
-    return not keeps and (
+    return not _keeps(node) and (
         isinstance(node, ast.Assert) or always_raises(node.body) or (bool(node.orelse) and always_raises(node.orelse))
+    )
+
+
+def _keeps(node: ast.Assert | ast.If) -> bool:
+    """Whether the test gives a name to a value."""
+    return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node.test))
+
+
+def _only_lays_out(frame: FrameType) -> bool:
+    """Whether the line is in the test of an ``if`` under which tensors are only made contiguous. That does not change
+    their values."""
+    return frame.f_lineno in _lines_before_layouts(frame.f_code.co_filename)
+
+
+@functools.lru_cache(maxsize=256)
+def _lines_before_layouts(filename: str) -> frozenset[int]:
+    return frozenset(
+        line
+        for node in ast.walk(syntax_tree(filename))
+        if isinstance(node, ast.If) and not node.orelse and all(map(_makes_contiguous, node.body)) and not _keeps(node)
+        for line in lines_of(node.test)
+    )
+
+
+def _makes_contiguous(statement: ast.stmt) -> bool:
+    """Whether the statement is ``x = x.contiguous()``."""
+    return (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and isinstance(target := statement.targets[0], ast.Name)
+        and ast.unparse(statement.value) == f"{target.id}.contiguous()"
     )
 
 
