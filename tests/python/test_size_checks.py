@@ -142,6 +142,17 @@ def test_other_branches(model: Callable[..., torch.Tensor], capture: Any, tmp_pa
         opbridge.export(model, (X,), tmp_path / "m.onnx", dynamic_shapes=ROWS, capture=capture)
 
 
+@CAPTURES
+def test_a_branch_behind_the_same_question_of_torch(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.pixel_unshuffle(x[:, None, :4], 2)  # torch asks for the layout of the slice
+        return y if x.shape[0] == 1 else y * 2
+
+    dynamic = ({0: "batch", 1: "height"},)
+    with pytest.warns(TraceWarning, match=r"batch, 1\)' was read as"):
+        opbridge.export(model, (torch.rand(3, 6, 4),), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
+
+
 def asserts_of_data(x: torch.Tensor) -> torch.Tensor:
     assert (x > -1).all(), "negative"
     assert not torch.isnan(x).any()

@@ -61,8 +61,11 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             truth = passing_truth(asking_frame(frame))
             if truth is not None:
                 return truth
-        by_torch = asked_by_cpp(file) or _asked_in(frame, LAYOUT)
-        forgotten = not fixed and by_torch and (_is_constant_by_rounding(self) or not _is_equality(self))
+        by_layout = asked_by_cpp(file) or _asked_in(frame, LAYOUT)
+        forgotten = not fixed and (
+            (by_layout and _is_constant_by_rounding(self))
+            or (not free_unbacked_symbols(asked) and not _is_equality(self) and _is_choice_of_torch(frame))
+        )
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():
                 result = original(self, file, line)
@@ -103,9 +106,14 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         yield
 
 
+def _is_choice_of_torch(frame: FrameType) -> bool:
+    """Whether torch asks in order to choose a way, such as a kernel or a layout; not the model, and not a check."""
+    return not asked_by_model(frame) and not _asked_in(frame, {EXPECTATION})
+
+
 def _is_equality(node: Any) -> bool:
-    """Whether torch learns from the answer that two sizes are equal. It learns less from any other, such as that a
-    batch is small enough for some kernel, and must not take that for granted where the model asks about the size."""
+    """Whether the answer is that two sizes are equal, which the exported model then requires. After a choice of torch,
+    any other answer, such as that a batch is small, must not be taken for granted when the model asks the same."""
     asked = node.expr
     return isinstance(asked, sympy.Eq | sympy.Ne) and node.hint is isinstance(asked, sympy.Eq)
 
