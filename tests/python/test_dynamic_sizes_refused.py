@@ -95,6 +95,25 @@ def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path
 
 @CAPTURES
 @pytest.mark.parametrize(
+    "is_square", [lambda x: x.shape[1] == 4, lambda x: x.shape[1:] == (4,)], ids=["number", "tuple"]
+)
+def test_a_size_that_a_branch_compares_is_told(
+    is_square: Callable[[torch.Tensor], bool], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    """As in Swin transformers, which have a mask for the size of their configuration."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if is_square(x) else x + x
+
+    path, sizes = tmp_path / "m.onnx", ({1: "n"},)
+    with pytest.raises(opbridge.UnsupportedError, match=r"to 4: a branch asks .* give an example of another size"):
+        opbridge.export(function, (torch.rand(4, 4),), path, dynamic_shapes=sizes, capture=capture)
+    with pytest.warns(TraceWarning, match="n, 4"):
+        opbridge.export(function, (torch.rand(4, 5),), path, dynamic_shapes=sizes, capture=capture, verify=True)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
     ("dynamic", "name"),
     [
         ({"dynamic_axes": {"x": {0: "batch"}}}, "batch"),

@@ -221,7 +221,8 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
         frame = sys._getframe(1)
         size, equal = sizes.text_of(symbol), sizes.text_of(value)
         if value.is_number:
-            fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
+            compared = points.BOOL_OF_SYMBOL.original.__code__ in _torch_code(frame)
+            fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame), compared))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise refused(caught, f"the model assumes that '{size}' equals '{equal}'; {AS_IN_EXAMPLE}")
         elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):

@@ -274,10 +274,12 @@ def _symbol(size: int | torch.SymInt) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Fixing:
-    """The cause that makes a dynamic size constant: the line of the model, and the operator if one runs."""
+    """The cause that makes a dynamic size constant: the line of the model, and the operator if one runs. ``compared``
+    is whether a branch asks if the size is that constant."""
 
     line: str = ""
     operator: str = ""
+    compared: bool = False
 
 
 def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> UnsupportedError:
@@ -293,6 +295,11 @@ def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> Unsuppor
         why = (
             f" in a call of {fixing.operator}: its arguments fit this size alone, as in a reshape to a constant, or "
             "torch's rule for it reads the size; make the arguments from x.shape, call another operator"
+        )
+    elif fixing.compared:
+        why = (
+            ": a branch asks whether it is this size, as it is in the example; give an example of another size, which "
+            "takes the other way, compute with tensors"
         )
     else:
         why = (
