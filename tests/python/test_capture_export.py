@@ -1,8 +1,10 @@
 """capture="export": behaviour that is specific to torch.export."""
 
+import pytest
 import torch
 from torch import nn
 
+import opbridge
 from opbridge.capture import capture
 
 
@@ -66,3 +68,18 @@ def test_branches_are_graphs_of_their_own():
     call = "%cond.0: float32[n] = higher_order::cond(arg0=%gt, arg1=graph main, arg2=graph main, arg3=[%x])"
     assert text.count(call) == 2
     assert "      %sub: float32[n] = aten::sub.Tensor(self=%x, other=n)\n" in text
+
+
+def test_a_branch_on_data_is_refused_with_its_line():
+    class Until(nn.Module):
+        def forward(self, x):
+            for _ in range(3):
+                x = x * 2
+                if (x > 9).all():
+                    break
+            return x
+
+    with pytest.raises(opbridge.UnsupportedError, match="branches on a number") as caught:
+        capture(Until(), (torch.rand(2),))
+    assert caught.value.where.endswith("in forward: if (x > 9).all():")
+    assert "Caused by" not in caught.value.message

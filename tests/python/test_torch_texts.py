@@ -66,7 +66,7 @@ def test_errors_in_each_others_contexts() -> None:
 
 def test_messages_with_advice() -> None:
     error = failure_of_export(Model(lambda _, x: x if x.sum() > 0 else -x), X)
-    for advice in ("For more information", "The error above occurred"):
+    for advice in ("For more information", "The error above occurred", "Caused by: "):
         assert f"\n{advice}" in str(error)
         assert advice not in messages.without_advice(str(error))
     assert "Could not guard on data-dependent expression" in messages.without_advice(str(error))

@@ -87,12 +87,7 @@ def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> Unsupport
         text = "NumPy cannot compute with a dynamic size; use functions of torch, as torch.arange for numpy.arange"
     else:
         text = f"{instead} {sizes.text_of(first_lines(error))}"
-    return UnsupportedError(text, _where_raised(error))
-
-
-def _where_raised(error: Exception) -> str:
-    """The line of the model in which torch raised the error; empty if the error's text names it."""
-    return "" if isinstance(error, GuardOnDataDependentSymNode) else line_of_error(error)
+    return UnsupportedError(text, line_of_error(error))
 
 
 def first_lines(error: Exception) -> str:

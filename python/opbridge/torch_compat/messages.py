@@ -15,8 +15,9 @@ _FIXED_SIZE = re.compile(
 _SIZE_IN_NUMPY = re.compile(
     r"can't convert np.ndarray of type numpy.object_|loop of ufunc does not support .* type Sym"
 )
-# The beginnings of torch's advice on its own logs and functions, and of a stack of C++ frames.
-_ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from )", flags=re.MULTILINE)
+# The beginnings of torch's advice on its own logs and functions, of a stack of C++ frames, and of a frame, which is
+# often torch's own and whose path torch cuts.
+_ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from |Caused by: )", flags=re.MULTILINE)
 # A frame in torch.fx's stack trace of a node.
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
