@@ -17,6 +17,7 @@ import torch
 
 from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
 from opbridge.capture.patching import patch
+from opbridge.capture.run_warnings import hold_warnings
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
 from opbridge.torch_compat.fake_tensors import give_value
@@ -29,7 +30,8 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     """``capture()``; if the model branches on data, again with the values of its buffers. If that is refused too,
     raises the error of the first."""
     try:
-        return capture()
+        with hold_warnings():
+            return capture()
     except UnsupportedError as error:
         if error.__cause__ is None or not is_branch_on_data(error.__cause__) or next(model.buffers(), None) is None:
             raise

@@ -17,6 +17,7 @@ import torch
 
 from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, patch, patch_attributes
+from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.asking import asking_frame
 from opbridge.capture.symbolic_sizes.python_functions import (
@@ -55,9 +56,10 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
     """
     calls: list[tuple[dict[str, Any], str]] = []
     try:
-        with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+        with hold_warnings(), _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
             result = capture()
-        if not found:
+            if found:
+                raise _AskedByCall
             return result
     except (_AskedByCall, UnsupportedError):
         pass
@@ -69,12 +71,14 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
             _find_calls(calls, only_new=True) as found,
         ):
             try:
-                result = capture()
+                with hold_warnings():
+                    result = capture()
+                    if found:
+                        raise _AskedByCall
+                    return result
             except (_AskedByCall, UnsupportedError):
                 if not found:
                     raise
-        if not found:
-            return result
 
 
 @contextlib.contextmanager
