@@ -242,8 +242,20 @@ def test_a_buffer_of_another_form_is_refused(change: Any, capture: Any, dynamic:
         self.h = change(self.h, x)
         return x + self.h.sum(0)
 
-    with pytest.raises(opbridge.UnsupportedError, match=r"assigns to its buffer 'h', of torch\.float32 and shape"):
+    with pytest.raises(opbridge.UnsupportedError, match=r"keeps 'h' .* of another shape or element"):
         exported(grows, tmp_path, capture=capture, dynamic_shapes=dynamic, mutations_as_outputs=True)
+
+
+@SIZES
+@CAPTURES
+def test_a_buffer_of_another_form_may_be_assigned_anew(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    def begins_anew(self: Model, x: torch.Tensor) -> Any:
+        self.h = torch.zeros(x.shape[0], 3, 4)
+        for _ in range(2):
+            self.h = self.h * 0.5 + x[:, None]
+        return self.h.sum(1)
+
+    exported(begins_anew, tmp_path, capture=capture, dynamic_shapes=dynamic)
 
 
 @kept("plain")

@@ -261,7 +261,9 @@ class _Buffers(_Parameters):
 
     def put_back_written(self) -> None:
         for name, before in self.before.items():
-            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
+            now = self.owner.get(name)
+            are_tensors = isinstance(before, torch.Tensor) and isinstance(now, torch.Tensor)
+            if are_tensors and (before.shape, before.dtype) == (now.shape, now.dtype):
                 self.owner[name] = before
 
 

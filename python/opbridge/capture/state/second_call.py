@@ -41,9 +41,14 @@ def refuse_kept_changes(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
         if not has_effect or not _agree(alone, _called(model, other)):
             return
     names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
+    of_another_form = {name for name, _ in model.named_buffers()}.intersection(changed)
     raise UnsupportedError(
         f"the model keeps {names} from one call to the next and computes with it, which an exported model cannot: "
-        "register it as a buffer and ask for mutations as outputs, or make it an input and an output"
+        + (
+            "a buffer to which it assigns a tensor of another shape or element type must be an input and an output"
+            if of_another_form
+            else "register it as a buffer and ask for mutations as outputs, or make it an input and an output"
+        )
     )
 
 
