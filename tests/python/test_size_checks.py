@@ -48,6 +48,17 @@ def attends_causally(x: torch.Tensor, mask: torch.Tensor | None = None, is_causa
     return torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=is_causal)
 
 
+def raises_again(x: torch.Tensor, name: str = "") -> torch.Tensor:
+    try:
+        assert x.shape[0] <= 64
+    except AssertionError as error:
+        if name:
+            raise ValueError(name) from error
+        else:
+            raise
+    return x * 2
+
+
 def takes_either(x: torch.Tensor, flag: bool = True) -> torch.Tensor:
     if x.shape[0] > 64 or flag:
         x = x * 2
@@ -62,7 +73,9 @@ def lays_out(x: torch.Tensor) -> torch.Tensor:
 
 
 @CAPTURES
-@pytest.mark.parametrize("model", [asserts, raises, raises_otherwise, attends_causally, takes_either, lays_out])
+@pytest.mark.parametrize(
+    "model", [asserts, raises, raises_otherwise, raises_again, attends_causally, takes_either, lays_out]
+)
 def test_checks(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():
@@ -170,9 +183,16 @@ def raises_for_data(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def raises_unless_one_of_two(x: torch.Tensor, first: bool = True) -> torch.Tensor:
+    rows_fit, columns_fit = first and (x < 2).all(), not first and (x < 3).all()
+    if not rows_fit and not columns_fit:
+        raise ValueError
+    return x * 2
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [asserts_of_data, raises_for_data])
+@pytest.mark.parametrize("model", [asserts_of_data, raises_for_data, raises_unless_one_of_two])
 def test_checks_of_data(model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():
@@ -194,6 +214,13 @@ def asserts_one_of_two(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def raises_unless_one_of_two_tensors(x: torch.Tensor) -> torch.Tensor:
+    positive, few = (x > 0).all(), x.sum() < 99
+    if not (positive or few):
+        raise ValueError
+    return x + 1
+
+
 def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
     assert not any(part.sum() > 99 for part in (x, x + 1)) and x.sum() > 0  # noqa: PT018
     return x + 1
@@ -201,7 +228,9 @@ def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
 
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [catches_for_data, asserts_one_of_two, asserts_none_of])
+@pytest.mark.parametrize(
+    "model", [catches_for_data, asserts_one_of_two, asserts_none_of, raises_unless_one_of_two_tensors]
+)
 def test_other_branches_on_data(
     model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path
 ) -> None:

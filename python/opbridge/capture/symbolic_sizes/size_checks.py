@@ -28,25 +28,33 @@ def _only_checks(frame: FrameType) -> bool:
 
 def passing_truth(frame: FrameType) -> bool | None:
     """The truth value for which the line that ``frame`` runs raises no error, as True for ``assert x.min() >= 0``. None
-    if it is not such a test, if the model may catch the error, or if one condition of several would do. ``frame`` may
-    be that of a torch function mode."""
+    if it is not such a test, if the model may catch the error, or if one condition of several would do, unless all
+    others are Python's bools. ``frame`` may be that of a torch function mode."""
     while frame.f_code.co_name == _MODE and frame.f_back is not None:
         frame = frame.f_back
     truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if runs_users(frame) else None
+    if isinstance(truth, tuple):
+        truth = _truth_of_the_undecided(truth, frame)
     return None if truth is not None and in_try_block(frame) else truth
 
 
+# Names and what they must be, for a test that one of them decides.
+_Alternatives = tuple[tuple[ast.expr, bool], ...]
+
+
 @functools.lru_cache(maxsize=256)
-def _truths_of_checks(filename: str) -> dict[int, bool | None]:
-    """Maps the lines of such tests to what passing_truth returns."""
-    truths: dict[int, bool | None] = {}
+def _truths_of_checks(filename: str) -> dict[int, bool | _Alternatives | None]:
+    """Maps the lines of such tests to what passing_truth returns, if that is the same for each of their conditions."""
+    truths: dict[int, bool | _Alternatives | None] = {}
     for node in ast.walk(syntax_tree(filename)):
         if not isinstance(node, (ast.Assert, ast.If)) or not _is_check(node):
             continue
         raises = isinstance(node, ast.If) and always_raises(node.body)
         needed = set(_needed(node.test, not raises))
         both_raise = isinstance(node, ast.If) and raises and bool(node.orelse) and always_raises(node.orelse)
-        truth = needed.pop() if len(needed) == 1 and not both_raise else None
+        truth: bool | _Alternatives | None = needed.pop() if len(needed) == 1 and not both_raise else None
+        if truth is None and not both_raise:
+            truth = _alternatives(node.test, not raises) or None
         for line in lines_of(node.test):
             if line in truths:  # of another check
                 truth = None
@@ -61,13 +69,37 @@ _ASKING_FUNCTIONS = {"all", "any", "filter", "max", "min", "sorted"}
 
 def _needed(test: ast.expr, truth: bool) -> Iterator[bool | None]:
     """What each condition in ``test`` must be for ``test`` to be ``truth``; None if that is not known."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _needed(test.operand, not truth)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == truth:
+    test, truth = _without_not(test, truth)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == truth:
         for value in test.values:
             yield from _needed(value, truth)
     else:
         yield None if any(map(_asks, ast.walk(test))) else truth
+
+
+def _alternatives(test: ast.expr, truth: bool) -> _Alternatives:
+    """The conditions of which one suffices for ``test`` to be ``truth``; none if this is not so, or if evaluating one
+    would run code of the model."""
+    test, truth = _without_not(test, truth)
+    if not isinstance(test, ast.BoolOp) or isinstance(test.op, ast.And) == truth:
+        return ()
+    found = tuple(_without_not(value, truth) for value in test.values)
+    return found if all(_is_flag(value) for value, _ in found) else ()
+
+
+def _without_not(test: ast.expr, truth: bool) -> tuple[ast.expr, bool]:
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, truth = test.operand, not truth
+    return test, truth
+
+
+def _truth_of_the_undecided(alternatives: _Alternatives, frame: FrameType) -> bool | None:
+    """What the only condition must be that is not one of Python's bools; None if there are several."""
+    try:
+        undecided = [truth for name, truth in alternatives if not isinstance(evaluated(name, frame), bool)]
+    except NameError:
+        return None
+    return undecided[0] if len(undecided) == 1 else None
 
 
 def _asks(node: ast.AST) -> bool:

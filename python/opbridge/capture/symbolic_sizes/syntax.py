@@ -22,7 +22,10 @@ def always_raises(statements: list[ast.stmt]) -> bool:
     leaves = any(
         isinstance(each, (ast.Return, ast.Break, ast.Continue)) for one in statements for each in ast.walk(one)
     )
-    return isinstance(statements[-1], ast.Raise) and not leaves
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.If):
+        return not leaves and always_raises(last.body) and always_raises(last.orelse)
+    return not leaves and isinstance(last, ast.Raise)
 
 
 def lines_of(node: ast.expr) -> range:
