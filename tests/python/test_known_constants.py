@@ -110,15 +110,50 @@ class Shared(Codebook):
         return x * 2 if self.counts.sum() > 3 else x
 
 
+class Counting(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.counts.add_(1)
+        return x * 2 if self.counts[1] == 3 else x
+
+
+class Number(Codebook):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("share", torch.tensor(0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.share else x
+
+
+class Plain(Codebook):
+    """Reads tensors that are not buffers, as pytorch-tabnet does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags = torch.tensor([True, False, True])
+        self.bounds = [torch.tensor(0.5), torch.tensor(2.0)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, flag in enumerate(self.flags):
+            x = x + i if flag else x * 3
+        return x if self.bounds[0] > self.bounds[1] else x - 1
+
+
+class Compared(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        times = torch.linspace(0, 1, 3)
+        return x * 2 if (times[1:] > times[:-1]).all() else x
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing])
+@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Counting, Number, Plain, Compared])
 def test_buffers_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     exported, path = model(), tmp_path / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
         opbridge.export(
-            exported, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes, mutations_as_outputs=True
+            exported, (torch.rand(4, 5),), path, dynamic_shapes=sizes, mutations_as_outputs=True, capture=capture
         )
     x = torch.rand(4 if sizes is None else 3, 5)
     torch.testing.assert_close(run(session(path), {"x": x})[0], model()(x))

@@ -1,8 +1,8 @@
-"""Numbers that a model reads from its buffers, such as ``if self.initialized:``.
+"""Numbers that a model reads from its tensors, such as ``if self.initialized:``.
 
-torch.export, and a trace on fake tensors, run the model on buffers without values. If that fails because the model
-branches on data, the model runs again with small buffers that keep theirs. They do not from the start: a number that is
-read without a branch stays data.
+torch.export, and a trace on fake tensors, run the model on buffers without values, and on such tensors for those in
+other attributes. If that fails because the model branches on data, the model runs again with small ones that keep their
+values. They do not from the start: a number that is read without a branch stays data.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
 from opbridge.capture.patching import patch
 from opbridge.capture.run_warnings import hold_warnings
+from opbridge.capture.state.attributes import Attributes
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
 from opbridge.torch_compat.fake_tensors import give_value
@@ -27,15 +28,17 @@ T = TypeVar("T")
 
 
 def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
-    """``capture()``; if the model branches on data, again with the values of its buffers. If that is refused too,
-    raises the error of the first."""
+    """``capture()``; if the model branches on data, again with the values of its buffers and of tensors in other
+    attributes. If that is refused too, raises the error of the first."""
     try:
         with hold_warnings():
             return capture()
     except UnsupportedError as error:
-        if error.__cause__ is None or not is_branch_on_data(error.__cause__) or next(model.buffers(), None) is None:
+        if error.__cause__ is None or not is_branch_on_data(error.__cause__):
             raise
         refusal = error
+    if next(model.buffers(), None) is None and not _others(model):
+        raise refusal
     with contextlib.suppress(UnsupportedError), _known_buffers():
         return capture()
     raise refusal
@@ -43,23 +46,37 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
 
 def _known_buffers() -> contextlib.AbstractContextManager[None]:
     original = exporting.FAKE_STATE.original
+    fakes_of_others: list[torch.Tensor] = []  # torch finds them by the real tensors as long as they live
 
     def fakes_of_state(mode: Any, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         fakes: dict[str, torch.Tensor] = original(mode, model)
-        for name, buffer in buffers_to_know(model):
-            give_value(mode, fakes[name], buffer)
+        of_buffers = {id(buffer): fakes[name] for name, buffer in model.named_buffers()}
+        for tensor in tensors_to_know(model):
+            fake = of_buffers.get(id(tensor))
+            if fake is None:
+                fake = mode.from_tensor(tensor)
+                fakes_of_others.append(fake)
+            give_value(mode, fake, tensor)
         return fakes
 
     return patch(exporting.FAKE_STATE, fakes_of_state)
 
 
-def buffers_to_know(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The small buffers with memory of their own: a write to another owner would change them."""
-    tensors = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}.values()
+def tensors_to_know(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """The small buffers and tensors in other attributes with memory of their own: a write to another owner would change
+    them."""
+    known = [*model.buffers(), *_others(model)]
+    tensors = {id(each): each for each in (*model.parameters(), *known)}.values()
     owners = collections.Counter(map(_storage, tensors))
-    for name, buffer in model.named_buffers():
-        if _is_small(buffer) and owners[_storage(buffer)] == 1:
-            yield name, buffer
+    for tensor in {id(each): each for each in known}.values():
+        if _is_small(tensor) and owners[_storage(tensor)] == 1:
+            yield tensor
+
+
+def _others(model: torch.nn.Module) -> list[torch.Tensor]:
+    """The tensors in attributes that are neither parameters nor buffers, also in lists and dicts there."""
+    registered = {id(each) for each in itertools.chain(model.parameters(), model.buffers())}
+    return [tensor for tensor in Attributes(model).tensors if id(tensor) not in registered]
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -10,7 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines, refusal_of
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.known_buffers import buffers_to_know
+from opbridge.capture.known_buffers import tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.run_warnings import TraceWarning, hold_warnings
@@ -56,9 +56,9 @@ def capture_fake(
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
             if not is_branch_on_data(error):
                 raise
-            if any(buffers_to_know(model)):
+            if next(tensors_to_know(model), None) is not None:
                 with contextlib.suppress(Exception):  # the branch may be on data that no buffer tells
-                    return _capture(model, inputs, sizes, changed, None, knows_buffers=True)
+                    return _capture(model, inputs, sizes, changed, None, knows_tensors=True)
             if numbers is None:
                 raise
             return _capture(model, inputs, sizes, changed, numbers)
@@ -84,7 +84,7 @@ def _capture(
     sizes: DynamicSizes,
     changed: list[str],
     numbers: NumbersRead | None,
-    knows_buffers: bool = False,
+    knows_tensors: bool = False,
 ) -> _core.Graph:
     with (
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
@@ -98,9 +98,9 @@ def _capture(
             _fake(mode, name, leaf, axes)
             for name, leaf, axes in zip(inputs.names, inputs.leaves, sizes.leaves, strict=True)
         ]
-        buffers = [(fake_of(mode, buffer), buffer) for _, buffer in buffers_to_know(model)] if knows_buffers else []
-        for fake, buffer in buffers:
-            give_value(mode, fake, buffer)
+        known = [(fake_of(mode, tensor), tensor) for tensor in tensors_to_know(model)] if knows_tensors else []
+        for fake, tensor in known:
+            give_value(mode, fake, tensor)
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
         fixings: dict[str, Fixing] = {}
@@ -110,7 +110,7 @@ def _capture(
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False, note=note)
         names = sizes.name_symbols(_shapes(leaves), fixings)
         remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
-    return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers, knows_buffers)
+    return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers, knows_tensors)
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.torch_compat import is_fake, pytree
+from opbridge.torch_compat.fake_tensors import makes_fakes
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # → the index of the data argument
@@ -69,7 +70,7 @@ class TensorAccessMode(TorchFunctionMode):
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
-        elif func == TRUTH and is_fake(args[0]) and args[0].dtype != torch.bool:
+        elif func == TRUTH and args[0].dtype != torch.bool and makes_fakes():
             return func(args[0] != 0)  # a branch, for which torch would need a number
         elif func == DATA.__set__:
             return self._assign_data(*args)
