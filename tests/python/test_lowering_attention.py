@@ -151,3 +151,23 @@ def test_the_standard_has_attention_of_half_types(dtype, tmp_path):
     inputs = tuple(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE))
     opbridge.export(attention, inputs, tmp_path / "model.onnx", target="onnx", opset_version=23)
     assert ("Attention" in operators(onnx.load(tmp_path / "model.onnx"))) == (dtype != torch.float64)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_causal_by_the_length_of_the_query(capture, tmp_path):
+    """One query attends to all keys of a cache, as in openai-whisper."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, x, cache):
+            keys = torch.cat([cache, x], 2)
+            return torch.nn.functional.scaled_dot_product_attention(
+                x, keys, keys, is_causal=cache is not None and x.shape[2] > 1
+            )
+
+    path, sizes = tmp_path / "m.onnx", ({0: "b", 2: "n"}, {0: "b", 2: "cached"})
+    args = [
+        (torch.randn(b, 2, n, 4), torch.randn(b, 2, cached, 4)) for b, n, cached in ((2, 3, 5), (1, 1, 4), (3, 4, 2))
+    ]
+    opbridge.export(Attention(), args[0], path, dynamic_shapes=sizes, capture=capture)
+    for each in args:
+        assert opbridge.verify(path, Attention(), each).ok

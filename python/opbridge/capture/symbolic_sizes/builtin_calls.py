@@ -17,6 +17,7 @@ import torch
 
 from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, patch, patch_attributes
+from opbridge.capture.rewrites.causal_attention import patch_causal_attention
 from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.asking import asking_frame
@@ -66,6 +67,7 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
     while True:
         with (
             patch_builtins(),
+            patch_causal_attention(),
             patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
             replace_in(calls),
             _find_calls(calls, only_new=True) as found,

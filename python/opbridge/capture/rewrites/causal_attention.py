@@ -1,0 +1,44 @@
+"""Attention that is causal by a condition on sizes, as ``is_causal=mask is not None and length > 1``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from opbridge.capture.patching import patch_attributes
+
+_NAME = functional.scaled_dot_product_attention.__name__
+
+
+@contextlib.contextmanager
+def patch_causal_attention() -> Iterator[None]:
+    """Makes ``scaled_dot_product_attention`` take a symbol for ``is_causal``, in all modules that have imported it:
+    torch's own refuses the symbol before a mode sees the call."""
+    attention = functional.scaled_dot_product_attention
+
+    def call(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: Any = False,
+        **others: Any,
+    ) -> torch.Tensor:
+        if isinstance(is_causal, torch.SymBool) and attn_mask is None:
+            rows = torch.arange(query.shape[-2], device=query.device)
+            columns = torch.arange(key.shape[-2], device=query.device)
+            attn_mask, is_causal = (columns <= rows[:, None]) | ~torch.tensor(is_causal), False
+        return attention(query, key, value, attn_mask, dropout_p, is_causal, **others)
+
+    with contextlib.ExitStack() as until_the_end:
+        for name, module in list(sys.modules.items()):
+            # torch finds the function for a mode in its own extension module.
+            if not name.startswith("torch._C") and getattr(module, "__dict__", {}).get(_NAME) is attention:
+                until_the_end.enter_context(patch_attributes(module, **{_NAME: call}))
+        yield
