@@ -184,6 +184,21 @@ def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_rows_of_a_table_do_not_broadcast(tmp_path: pathlib.Path, capture: Any) -> None:
+    """The length of table[:n] is 1 only for n = 1, so a sum with n rows never broadcasts."""
+    table, path = torch.rand(8, 3), tmp_path / "m.onnx"
+
+    def encoded(x: torch.Tensor) -> torch.Tensor:
+        return x + table[: len(x)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(encoded, (torch.rand(4, 3),), path, dynamic_shapes=({0: "n"},), capture=capture)
+    for n in (1, 8):
+        assert opbridge.verify(path, encoded, (torch.rand(n, 3),)).ok
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_a_choice_of_torch_by_sizes_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
     """torch asks whether the result has one pixel, which 3 - 2 * (2 - 1) is in the example."""
     dynamic = {1: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}

@@ -34,6 +34,7 @@ from opbridge.torch_compat.symbols import (
     BROADCASTING,
     EXPECTATION,
     LAYOUT,
+    Min,
     always,
     asserted_minimum,
     free_unbacked_symbols,
@@ -160,7 +161,18 @@ def _may_be_one(asked: Any, env: Any) -> Any:
     """The size in the equation ``asked`` that may be 1 when the other is not; None if the equation fixes both."""
     if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols or are_always_equal(*asked.args):
         return None
+    one, other = asked.args
+    if _is_limited(one, other, env) or _is_limited(other, one, env):
+        return None
     return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
+
+
+def _is_limited(limited: Any, size: Any, env: Any) -> bool:
+    """Whether ``limited`` is the minimum of ``size`` and of numbers above 1, as the length of ``table[:n]``: it is 1 if
+    and only if ``size`` is."""
+    if not isinstance(limited, Min) or size not in limited.args:
+        return False
+    return all(each == size or always(env, sympy.Ge(each, 2)) for each in limited.args)
 
 
 @contextlib.contextmanager
