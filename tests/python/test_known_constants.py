@@ -160,8 +160,19 @@ def test_buffers_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any
     assert exported.counts.tolist() == [1, 2]
 
 
+class SharedPlain(Codebook):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums = torch.tensor([1, 2])
+        self.first = self.sums[:1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(x.sum() > 0)
+        return x * 2 if self.sums.sum() > 3 else x
+
+
 @SIZES
-@pytest.mark.parametrize("model", [Overwritten, Shared])
+@pytest.mark.parametrize("model", [Overwritten, Shared, SharedPlain])
 def test_buffers_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
     with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
         opbridge.export(

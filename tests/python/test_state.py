@@ -246,6 +246,19 @@ def test_a_buffer_of_another_form_is_refused(change: Any, capture: Any, dynamic:
         exported(grows, tmp_path, capture=capture, dynamic_shapes=dynamic, mutations_as_outputs=True)
 
 
+@CAPTURES
+def test_a_buffer_of_dynamic_sizes_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    def follows(self: Model, x: torch.Tensor) -> Any:
+        before, self.h = self.h.sum(0), x * 1
+        return x + before
+
+    model = Model(follows)
+    model(torch.randn(3, 4))  # so that the buffer has the form of the example
+    rows = ({0: torch.export.Dim("n")},)
+    with pytest.raises(opbridge.UnsupportedError, match=r"keeps 'h' .* of another shape or element"):
+        opbridge.export(model, (torch.randn(3, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=rows)
+
+
 @SIZES
 @CAPTURES
 def test_a_buffer_of_another_form_may_be_assigned_anew(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:

@@ -100,10 +100,12 @@ class Attributes:
             if holder.differing():
                 holder.put_back()
 
-    def put_back_written(self) -> None:
-        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters."""
+    def put_back_written(self, kept: Iterable[tuple[dict[str, Any], str]] = ()) -> None:
+        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters, nor
+        the buffers ``kept``, which are given by the dict of their module and their name."""
+        names = {(id(buffers), name) for buffers, name in kept}
         for holder in self._holders:
-            holder.put_back_written()
+            holder.put_back_written(names)
 
 
 @contextlib.contextmanager
@@ -183,7 +185,7 @@ class _Holder:
 
     def put_back(self) -> None: ...
 
-    def put_back_written(self) -> None: ...
+    def put_back_written(self, kept: set[tuple[int, str]]) -> None: ...
 
 
 class _Empty(_Holder):
@@ -259,11 +261,10 @@ class _Parameters(_Named):
 class _Buffers(_Parameters):
     __slots__ = ()
 
-    def put_back_written(self) -> None:
+    def put_back_written(self, kept: set[tuple[int, str]]) -> None:
         for name, before in self.before.items():
-            now = self.owner.get(name)
-            are_tensors = isinstance(before, torch.Tensor) and isinstance(now, torch.Tensor)
-            if are_tensors and (before.shape, before.dtype) == (now.shape, now.dtype):
+            are_tensors = isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor)
+            if are_tensors and (id(self.owner), name) not in kept:
                 self.owner[name] = before
 
 
@@ -367,7 +368,7 @@ class _Tensor(_Holder):
             if name and not (name == "data" and not self._is_parameter())
         ]
 
-    def put_back_written(self) -> None:
+    def put_back_written(self, kept: set[tuple[int, str]]) -> None:
         if not self._is_parameter() and _memory_of(self.owner) != self._memory:
             self.owner.data = self._alias
 
