@@ -92,7 +92,7 @@ def _part_at_fault(comparison: Comparison) -> str:
             return "a new export with these inputs agrees: the file fixes a size or a value of the inputs of its export"
         return (
             "a new export of this model agrees: the file was exported from another state (weights, inputs, "
-            "export options) or changed afterwards"
+            "export options), has the branch that other inputs took, as its export warned, or was changed afterwards"
         )
     if _agrees(comparison, simplify=False):
         return "every operator agrees: the difference comes from a simplification; use export(..., simplify=False)"
