@@ -160,6 +160,12 @@ def test_buffers_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any
     assert exported.counts.tolist() == [1, 2]
 
 
+def test_the_truth_of_a_number_with_an_example_of_size_1(tmp_path: Any) -> None:
+    path, rows = tmp_path / "model.onnx", ({0: torch.export.Dim("n", min=1)},)
+    opbridge.export(Number(), (torch.rand(1, 5),), path, dynamic_shapes=rows, capture="trace")
+    assert opbridge.verify(path, Number(), (torch.rand(3, 5),)).ok
+
+
 class SharedPlain(Codebook):
     def __init__(self) -> None:
         super().__init__()

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import operator_of
 from opbridge.capture.source import users_frame
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
+from opbridge.capture.traced.function_mode import TRUTH
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, unset_fake_temporarily
 from opbridge.torch_compat.fake_tensors import data_of
@@ -47,7 +49,7 @@ def check_against_example(model: torch.nn.Module, inputs: Inputs, numbers: Numbe
         return
     of_example = NumbersRead()
     copies = inputs.example.copied()
-    with restore_model(model, inputs.example, of_example.restart()):
+    with restore_model(model, inputs.example, of_example.restart()), _Truths():
         model(*copies.args, **copies.kwargs)
     if of_example.texts != numbers.texts:
         raise UnsupportedError(
@@ -55,6 +57,15 @@ def check_against_example(model: torch.nn.Module, inputs: Inputs, numbers: Numbe
             f"for which a capture takes 2: it reads {_few(numbers.texts)} there, but {_few(of_example.texts)} for the "
             "example; give an example whose dynamic sizes are greater than 1, or make these sizes constant"
         )
+
+
+class _Truths(TorchFunctionMode):
+    """Asks for the truth of a number as a capture does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == TRUTH and args[0].dtype != torch.bool:
+            return func(args[0] != 0)
+        return func(*args, **(kwargs or {}))
 
 
 def _only_checks() -> bool:
