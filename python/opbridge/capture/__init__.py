@@ -49,7 +49,7 @@ def capture(
     from opbridge.capture.environment import with_gradients_if_needed
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.program import Program
-    from opbridge.capture.run_warnings import forget_shown, show_if_refused
+    from opbridge.capture.run_warnings import forget_shown
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
@@ -94,8 +94,7 @@ def capture(
         with patch_torch(module, mode, with_gradients):
             return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, on_exported))
 
-    with show_if_refused():
-        return with_gradients_if_needed(run)
+    return with_gradients_if_needed(run)
 
 
 def _graph_of(

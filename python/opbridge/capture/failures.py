@@ -9,7 +9,6 @@ from typing import TypeVar
 import torch
 
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -73,8 +72,7 @@ def _shapes(inputs: Inputs) -> str:
 def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
     """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first."""
     try:
-        with hold_warnings():
-            return first()
+        return first()
     except UnsupportedError as error:
         refusal = error
     with contextlib.suppress(UnsupportedError):  # outside of the handler: errors here do not get the refusal as context

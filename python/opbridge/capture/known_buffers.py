@@ -17,7 +17,6 @@ import torch
 
 from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
 from opbridge.capture.patching import patch
-from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.state.attributes import Attributes
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
@@ -31,8 +30,7 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     """``capture()``; if the model branches on data, again with the values of its buffers and of tensors in other
     attributes. If that is refused too, raises the error of the first."""
     try:
-        with hold_warnings():
-            return capture()
+        return capture()
     except UnsupportedError as error:
         if error.__cause__ is None or not is_branch_on_data(error.__cause__):
             raise

@@ -18,7 +18,6 @@ import torch
 from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, patch, patch_attributes
 from opbridge.capture.rewrites.causal_attention import patch_causal_attention
-from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.asking import asking_frame
 from opbridge.capture.symbolic_sizes.python_functions import (
@@ -57,10 +56,9 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
     """
     calls: list[tuple[dict[str, Any], str]] = []
     try:
-        with hold_warnings(), _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+        with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
             result = capture()
-            if found:
-                raise _AskedByCall
+        if not found:
             return result
     except (_AskedByCall, UnsupportedError):
         pass
@@ -73,14 +71,12 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
             _find_calls(calls, only_new=True) as found,
         ):
             try:
-                with hold_warnings():
-                    result = capture()
-                    if found:
-                        raise _AskedByCall
-                    return result
+                result = capture()
             except (_AskedByCall, UnsupportedError):
                 if not found:
                     raise
+        if not found:
+            return result
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.known_buffers import tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
-from opbridge.capture.run_warnings import TraceWarning, hold_warnings
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
@@ -51,8 +51,7 @@ def capture_fake(
     with fake tensors that carry data, and fills ``numbers``; without ``numbers``, refuses it."""
     try:
         try:
-            with hold_warnings():
-                return _capture(model, inputs, sizes, changed, None)
+            return _capture(model, inputs, sizes, changed, None)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
             if not is_branch_on_data(error):
                 raise

@@ -26,7 +26,6 @@ from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.transformers import KERNELS
-from opbridge.capture.run_warnings import hold_warnings
 from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
@@ -75,12 +74,10 @@ def _capture_real(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, c
         return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), True, take_numbers=take_numbers)
 
     try:
-        with hold_warnings():
-            return run(take_numbers=False)
+        return run(take_numbers=False)
     except NumberDependsOnData:
         try:
-            with hold_warnings():
-                return _capture_on_fakes(model, inputs, sizes, changed, None)
+            return _capture_on_fakes(model, inputs, sizes, changed, None)
         except UnsupportedError:
             return run(take_numbers=True)
 
