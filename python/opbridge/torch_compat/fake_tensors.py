@@ -62,14 +62,6 @@ def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return real if real is not None else value_of(tensor)
 
 
-def known_data_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The real tensor that the fake one carries that stands for ``tensor`` in the active mode."""
-    mode = detect_fake_mode()
-    if mode is None:
-        return None
-    return data_of(tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor))
-
-
 def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
     """Whether ``tensor`` is the fake tensor that stands for ``real`` in its mode."""
     mode: Any = tensor.fake_mode if isinstance(tensor, FakeTensor) else None
@@ -88,7 +80,6 @@ __all__ = [
     "forget_value",
     "give_value",
     "is_fake_of",
-    "known_data_of",
     "makes_fakes",
     "note_write",
     "value_of",

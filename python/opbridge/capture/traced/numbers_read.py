@@ -19,7 +19,7 @@ from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, unset_fake_temporarily
 from opbridge.torch_compat.fake_tensors import data_of
 
-READING = frozenset({"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"})
+_READING = frozenset({"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"})
 
 
 class NumbersRead:
@@ -35,7 +35,7 @@ class NumbersRead:
         return self._note
 
     def _note(self, function: OpOverload, args: Any) -> None:
-        if operator_of(function).key in READING and not _only_checks():
+        if operator_of(function).key in _READING and not _only_checks():
             with unset_fake_temporarily():
                 data = data_of(args[0])
                 if data is not None:

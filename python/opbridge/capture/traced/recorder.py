@@ -34,7 +34,6 @@ from opbridge.capture.state.overwritten_tensors import Originals, written_tensor
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.capture.traced.bodies import NotRecorded, WithBodies
-from opbridge.capture.traced.numbers_read import READING
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
 from opbridge.operator_names import stem
@@ -49,7 +48,7 @@ from opbridge.torch_compat import (
     storage_id,
     unset_fake_temporarily,
 )
-from opbridge.torch_compat.fake_tensors import forget_value, known_data_of, note_write
+from opbridge.torch_compat.fake_tensors import forget_value, note_write
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
 _NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -131,10 +130,6 @@ class Recorder(WithBodies):
         varies = self._varies
         if self._for_real and _sizes_depend_on_data(function, operator, varies, args, kwargs):
             raise self.interrupt(SizesDependOnData())
-        reads_constant = operator.key in READING and not varies and not self._for_real
-        if reads_constant and (data := known_data_of(args[0])) is not None:
-            with unset_fake_temporarily():
-                return bool(data) if operator.key == "aten::is_nonzero" else data.item()
         if operator.written:
             self.originals.keep(operator, args, kwargs)
         try:
