@@ -32,6 +32,10 @@ void* RegisterCustomOps(void* options, const void* base) {{
   return ((void* (*)(void*, const void*))dlsym(library, "RegisterCustomOps"))(options, base);
 }}
 """
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
+    "OPBRIDGE_PYTHON": sys.executable,
+}
 SCRIPT = """
 import torch
 
@@ -127,11 +131,7 @@ def test_what_is_no_library(call: Any, tmp_path: Path) -> None:
 def test_the_command(factor: int, status: int, library: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("FACTOR", str(factor)))
-    environment = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-        "OPBRIDGE_PYTHON": sys.executable,
-    }
-    done = opbridge("verify", f"{script}:make_model", "--ops", library, env=environment)
+    done = opbridge("verify", f"{script}:make_model", "--ops", library, env=ENVIRONMENT)
     assert done.returncode == status, done.stderr
     assert ("all outputs agree" in done.stdout) == (status == 0)
 
@@ -140,7 +140,7 @@ def test_the_command_tells_what_it_cannot_load(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("FACTOR", "3"))
     for command in ("verify", "doctor"):
-        done = opbridge(command, f"{script}:make_model", "--ops", tmp_path / "nothing.so")
+        done = opbridge(command, f"{script}:make_model", "--ops", tmp_path / "nothing.so", env=ENVIRONMENT)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "nothing" in done.stderr
