@@ -159,6 +159,28 @@ def test_blocks_of_another_rank(tmp_path: Path) -> None:
         assert "takes tensors of at most 2 dims" in message
 
 
+def test_arithmetic_without_a_number(tmp_path: Path) -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.gradient(x * (x.sum().item() * 2.0 + 1), edge_order=1)[0]
+
+    archive = saved(Scaled(), (torch.randn(3),), tmp_path)
+    altered = [
+        (i, argument["name"])
+        for i, (argument, node) in enumerate(arguments(graph_of(archive)))
+        if node["target"].startswith("_operator.") or argument["name"] == "edge_order"
+    ]
+    assert len(altered) >= 4, altered
+    for index, _ in altered:
+
+        def alter(graph: Graph, index: int = index) -> None:
+            list(arguments(graph))[index][0]["arg"] = {"as_none": True}
+
+        code, message = converted(archive, alter, tmp_path)
+        assert code == 2
+        assert "is None, but" in message
+
+
 def test_losses_of_a_number(tmp_path: Path) -> None:
     class Loss(torch.nn.Module):
         def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -231,10 +231,11 @@ std::vector<Value> gradient(const SymbolicCall& call) {
 
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
+  const int64_t edge_order = Decode<int64_t>::get(call, dims_at + 1);
   std::vector<Value> results;
   for (size_t i = 0; i < dims.size(); ++i) {
     const Spacing& spacing = spacings.size() == 1 ? spacings[0] : spacings.at(i);
-    const int64_t axis = wrap_axis(dims[i], self.rank()), edge_order = *decode_int(call, dims_at + 1);
+    const int64_t axis = wrap_axis(dims[i], self.rank());
     results.push_back(g.cast(derivative(g, self, x, axis, spacing, edge_order), type));
   }
   return results;

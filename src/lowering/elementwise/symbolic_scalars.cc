@@ -18,12 +18,12 @@ ElementType result_type(const SymbolicCall& call) {
 
 Value number(const SymbolicCall& call, size_t index, ElementType type) {
   if (index >= call.arguments.size()) call.g.refuse(fmt::format("argument {} is missing", index));
-  return call.g.scalar(*symbolic_detail::decode_scalar(call, index), type);
+  return call.g.scalar(symbolic_detail::Decode<Scalar>::get(call, index), type);
 }
 
 bool is_floating(const SymbolicCall& call) {
   for (size_t i = 0; i < call.arguments.size(); ++i) {
-    if (symbolic_detail::decode_scalar(call, i)->is_floating()) return true;
+    if (symbolic_detail::Decode<Scalar>::get(call, i).is_floating()) return true;
   }
   return false;
 }
