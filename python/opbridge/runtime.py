@@ -58,13 +58,14 @@ def session(
     """
     import onnxruntime
 
+    used = libraries_of_session(libraries, bundled)
     model = path if isinstance(path, bytes) else _existing(path)
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
         options.add_session_config_entry(*_IN_FLOAT32)
     with explain_failures(model):
-        for library in libraries_of_session(libraries, bundled):
+        for library in used:
             options.register_custom_ops_library(library)
         return onnxruntime.InferenceSession(model, options, providers=list(providers))
 

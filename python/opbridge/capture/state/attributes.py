@@ -100,12 +100,10 @@ class Attributes:
             if holder.differing():
                 holder.put_back()
 
-    def put_back_written(self, kept: Iterable[tuple[dict[str, Any], str]] = ()) -> None:
-        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters, nor
-        the buffers ``kept``, which are given by the dict of their module and their name."""
-        names = {(id(buffers), name) for buffers, name in kept}
+    def put_back_written(self) -> None:
+        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters."""
         for holder in self._holders:
-            holder.put_back_written(names)
+            holder.put_back_written()
 
 
 @contextlib.contextmanager
@@ -185,7 +183,7 @@ class _Holder:
 
     def put_back(self) -> None: ...
 
-    def put_back_written(self, kept: set[tuple[int, str]]) -> None: ...
+    def put_back_written(self) -> None: ...
 
 
 class _Empty(_Holder):
@@ -261,10 +259,9 @@ class _Parameters(_Named):
 class _Buffers(_Parameters):
     __slots__ = ()
 
-    def put_back_written(self, kept: set[tuple[int, str]]) -> None:
+    def put_back_written(self) -> None:
         for name, before in self.before.items():
-            are_tensors = isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor)
-            if are_tensors and (id(self.owner), name) not in kept:
+            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
                 self.owner[name] = before
 
 
@@ -368,7 +365,7 @@ class _Tensor(_Holder):
             if name and not (name == "data" and not self._is_parameter())
         ]
 
-    def put_back_written(self, kept: set[tuple[int, str]]) -> None:
+    def put_back_written(self) -> None:
         if not self._is_parameter() and _memory_of(self.owner) != self._memory:
             self.owner.data = self._alias
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.structures import leaves_of
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import buffers_of, parameters_of, pytree, storage_id
 
 
@@ -34,9 +35,10 @@ class Registered:
                     others.append(f"{path}{name}.grad")
                 if old is new or (old is not None and new is not None and _is_same(old, new)):
                     continue
-                if not are_buffers or old is None or new is None or not _takes(old, new):
+                if not are_buffers or old is None or new is None:
                     others.append(path + name)
                     continue
+                _check(path + name, old, new)
                 assigned.append((tensors, name, old, new))
         if not assigned:
             return returned, others
@@ -56,10 +58,13 @@ class Registered:
         return returned, others
 
 
-def _takes(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether ``new`` has the element type of ``old``, and its shape, in which no size is symbolic."""
+def _check(name: str, old: torch.Tensor, new: torch.Tensor) -> None:
     same = all(isinstance(size, int) and size == other for size, other in zip(new.shape, old.shape, strict=False))
-    return same and new.dim() == old.dim() and new.dtype == old.dtype
+    if not same or new.dim() != old.dim() or new.dtype != old.dtype:
+        raise UnsupportedError(
+            f"the model assigns to its buffer '{name}', of {old.dtype} and shape {list(old.shape)}, a tensor of "
+            f"{new.dtype} and shape {list(new.shape)}; make it an input and an output of the model"
+        )
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
