@@ -1,12 +1,11 @@
 #include "scaffold/write_files.h"
 
-#include <cerrno>
-#include <fstream>
 #include <system_error>
 #include <vector>
 
 #include "opbridge/error.h"
 #include "scaffold/operator_project.h"
+#include "support/output_file.h"
 
 namespace opbridge::scaffold {
 
@@ -16,20 +15,8 @@ void write_new(const fs::path& file, const std::string& text) {
   if (fs::exists(file)) throw Error(ErrorCode::io, file.string() + " already exists; choose another name");
   std::error_code error;
   if (!file.parent_path().empty()) fs::create_directories(file.parent_path(), error);
-  const auto fail = [&] {
-    throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + error.message());
-  };
-  if (error) fail();
-  errno = 0;
-  std::ofstream stream(file, std::ios::binary);
-  const bool is_open = stream.is_open();
-  stream << text;
-  stream.close();
-  if (stream) return;
-  error.assign(errno, std::system_category());
-  std::error_code ignored;
-  if (is_open) fs::remove(file, ignored);  // a part of the text
-  fail();
+  if (error) throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + error.message());
+  support::write_text(file, text);
 }
 
 void write_project(const fs::path& directory, const OperatorSchema& schema, const std::string& line) {

@@ -20,7 +20,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.state.attributes import Attributes
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
-from opbridge.torch_compat.fake_tensors import give_value
+from opbridge.torch_compat.fake_tensors import fake_of, give_value
 from opbridge.torch_compat.messages import is_branch_on_data
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
         if error.__cause__ is None or not is_branch_on_data(error.__cause__):
             raise
         refusal = error
-    if next(model.buffers(), None) is None and not _others(model):
+    if next(tensors_to_know(model), None) is None:
         raise refusal
     with contextlib.suppress(UnsupportedError), _known_buffers():
         return capture()
@@ -44,29 +44,33 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
 
 def _known_buffers() -> contextlib.AbstractContextManager[None]:
     original = exporting.FAKE_STATE.original
-    fakes_of_others: list[torch.Tensor] = []  # torch finds them by the real tensors as long as they live
+    known: list[torch.Tensor] = []
 
     def fakes_of_state(mode: Any, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         fakes: dict[str, torch.Tensor] = original(mode, model)
-        of_buffers = {id(buffer): fakes[name] for name, buffer in model.named_buffers()}
-        for tensor in tensors_to_know(model):
-            fake = of_buffers.get(id(tensor))
-            if fake is None:
-                fake = mode.from_tensor(tensor)
-                fakes_of_others.append(fake)
-            give_value(mode, fake, tensor)
+        known.extend(give_values(mode, model))
         return fakes
 
     return patch(exporting.FAKE_STATE, fakes_of_state)
 
 
+def give_values(mode: Any, model: torch.nn.Module) -> list[torch.Tensor]:
+    """Makes the fake tensors of ``mode`` for tensors_to_know keep their values. torch finds these fake tensors by the
+    real ones as long as they live: the result holds them."""
+    fakes = []
+    for tensor in tensors_to_know(model):
+        fakes.append(fake_of(mode, tensor))
+        give_value(mode, fakes[-1], tensor)
+    return fakes
+
+
 def tensors_to_know(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     """The small buffers and tensors in other attributes with memory of their own: a write to another owner would change
     them."""
-    known = [*model.buffers(), *_others(model)]
-    tensors = {id(each): each for each in (*model.parameters(), *known)}.values()
-    owners = collections.Counter(map(_storage, tensors))
-    for tensor in {id(each): each for each in known}.values():
+    known = {id(each): each for each in (*model.buffers(), *_others(model))}
+    tensors = known | {id(each): each for each in model.parameters()}
+    owners = collections.Counter(map(_storage, tensors.values()))
+    for tensor in known.values():
         if _is_small(tensor) and owners[_storage(tensor)] == 1:
             yield tensor
 

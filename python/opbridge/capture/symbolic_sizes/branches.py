@@ -62,11 +62,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             truth = passing_truth(asking_frame(frame))
             if truth is not None:
                 return truth
-        by_layout = asked_by_cpp(file) or _asked_in(frame, LAYOUT)
-        forgotten = not fixed and (
-            (by_layout and _is_constant_by_rounding(self))
-            or (not free_unbacked_symbols(asked) and not _is_equality(self) and _is_choice_of_torch(frame))
-        )
+        forgotten = not fixed and _is_forgotten(self, frame, file)
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():
                 result = original(self, file, line)
@@ -107,8 +103,13 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         yield
 
 
-def _is_choice_of_torch(frame: FrameType) -> bool:
-    """Whether torch asks in order to choose a way, such as a kernel or a layout; not the model, and not a check."""
+def _is_forgotten(node: Any, frame: FrameType, file: str) -> bool:
+    """Whether the answer stays no fact: torch asks in order to choose a way, such as a kernel or a layout; not the
+    model, and not a check."""
+    if _is_constant_by_rounding(node) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT)):
+        return True
+    if free_unbacked_symbols(node.expr) or _is_equality(node):
+        return False
     return not asked_by_model(frame) and not _asked_in(frame, {EXPECTATION})
 
 

@@ -10,7 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines, refusal_of
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.known_buffers import tensors_to_know
+from opbridge.capture.known_buffers import give_values, tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.run_warnings import TraceWarning
@@ -33,7 +33,6 @@ from opbridge.torch_compat.exporting import (
     ExportFunctionHandler,
     propagate_data,
 )
-from opbridge.torch_compat.fake_tensors import fake_of, give_value
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     DimDynamic,
@@ -97,9 +96,7 @@ def _capture(
             _fake(mode, name, leaf, axes)
             for name, leaf, axes in zip(inputs.names, inputs.leaves, sizes.leaves, strict=True)
         ]
-        known = [(fake_of(mode, tensor), tensor) for tensor in tensors_to_know(model)] if knows_tensors else []
-        for fake, tensor in known:
-            give_value(mode, fake, tensor)
+        _held = give_values(mode, model) if knows_tensors else []  # until the end of the capture
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
         fixings: dict[str, Fixing] = {}
