@@ -16,8 +16,9 @@ from fontTools import subset
 SOURCE = Path("build/docs/fonts/chinese.ttf")
 FAMILY = "Noto Sans CJK SC"  # that of docs/assets/site.css and of docs/assets/*.zh.svg
 _OF_READERS = ("PingFang SC", "Microsoft YaHei", FAMILY)
-_CHARACTERS = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
-_RANGE = "U+3000-303F, U+4E00-9FFF, U+FF00-FFEF"
+CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"  # for a set of characters in a regular expression
+_CHARACTERS = re.compile(f"[{CHINESE}]")
+_RANGE = ", ".join(f"U+{ord(first):X}-{ord(last):X}" for first, last in re.findall("(.)-(.)", CHINESE))
 
 
 def add_font(site: Path) -> None:

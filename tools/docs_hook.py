@@ -19,7 +19,7 @@ from mkdocs.plugins import event_priority
 from mkdocstrings import MkdocstringsExtension
 
 sys.path.insert(0, str(Path(__file__).parent))
-from docs_font import add_font
+from docs_font import CHINESE, add_font
 from docs_reference import ReferenceError, expand, search_entries
 from notebooks import CHAPTERS, notebook
 
@@ -30,9 +30,8 @@ _FETCHED = re.compile(
     r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)\b[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
 )
 
-_CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
 _PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # fullwidth characters, which contain a space
-_LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
+_LINE_END = re.compile(rf"(?<=[{CHINESE}])\n *(?=[{CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
 # In Python, a snippet is named in a comment, so that ruff can format the block.
 _SNIPPET = re.compile(r'^( *)# (--8<-- ")', re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<path>[\w./-]+)(?:#[\w-]+)?\)")

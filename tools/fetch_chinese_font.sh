@@ -18,14 +18,10 @@ esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source "$root/tools/private_apt.sh"
-prepare_apt deb "$VERSION_CODENAME" "$component"
 echo "opbridge: taking a font with Chinese characters from $ID's $package into build/docs/fonts"
-cd "$work"
-if ! { private_apt update; private_apt download "$package"; } &>apt.log; then
-  cat apt.log >&2
+if ! unpack_package "$VERSION_CODENAME" "$component" "$package"; then
   echo "opbridge: apt could not fetch $package; pages in Chinese use the reader's fonts" >&2
   exit 0
 fi
-dpkg -x "$package"_*.deb root
 mkdir -p "$(dirname "$target")"
-cp root/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf "$target"
+cp "$work/root/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf" "$target"

@@ -21,15 +21,10 @@ esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source "$root/tools/private_apt.sh"
-prepare_apt deb "$suite" "$component"
 echo "opbridge: taking the headers of $package from $ID $suite into build/deps/onnxruntime"
-cd "$work"
-# A third party's source may lack the other release, so errors of the update are ignored if the download succeeds.
-if ! { private_apt update; private_apt download "$package"; } &>apt.log; then
-  cat apt.log >&2
+if ! unpack_package "$suite" "$component" "$package"; then
   echo "opbridge: apt could not fetch $package of $ID $suite; its messages are above" >&2
   exit 1
 fi
-dpkg -x "$package"_*.deb root
 mkdir -p "$target/usr"
-cp -r root/usr/include "$target/usr/"
+cp -r "$work/root/usr/include" "$target/usr/"

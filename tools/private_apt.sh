@@ -30,3 +30,11 @@ private_apt() {
     -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Acquire::Languages=none \
     -o APT::Sandbox::User="$(id -un)" "$@"
 }
+
+# unpack_package SUITE COMPONENT PACKAGE: $work/root gets its files. If apt fails, shows its messages and returns 1.
+unpack_package() {
+  prepare_apt deb "$1" "$2"
+  # A third party's source may lack the suite, so errors of the update are ignored if the download succeeds.
+  (cd "$work" && { private_apt update; private_apt download "$3"; } &>apt.log) || { cat "$work/apt.log" >&2; return 1; }
+  dpkg -x "$work/$3"_*.deb "$work/root"
+}

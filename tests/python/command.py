@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release"))
 OPBRIDGE = BUILD / "opbridge"
+# Of a command that runs Python: this one, with the package of this checkout.
+IN_THIS_PYTHON = {
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
+    "OPBRIDGE_PYTHON": sys.executable,
+}
 
 
 def opbridge(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import OPBRIDGE, ROOT, opbridge, refusal
+from command import IN_THIS_PYTHON, OPBRIDGE, opbridge, refusal
 
 import opbridge as package
 
@@ -88,11 +88,6 @@ def make_model():
     return lambda x: (Doubled.apply(x.sinh()) + x.tanh(), x.cosh(), x[:, None].tanh()), (torch.rand(3),)
 """
 
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-    "OPBRIDGE_PYTHON": sys.executable,
-}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -103,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examined(folder: Path, name: str, *options: Any) -> subprocess.CompletedProcess[str]:
-    return opbridge("doctor", f"{folder / 'script.py'}:{name}", *options, env=ENVIRONMENT)
+    return opbridge("doctor", f"{folder / 'script.py'}:{name}", *options, env=IN_THIS_PYTHON)
 
 
 def imported(path: Path) -> Any:
@@ -425,10 +420,10 @@ def test_errors_have_no_traceback(folder: Path, name: str, reason: str) -> None:
 
 
 def test_what_is_no_script(tmp_path: Path) -> None:
-    done = opbridge("doctor", "nothing.py:make", env=ENVIRONMENT)
+    done = opbridge("doctor", "nothing.py:make", env=IN_THIS_PYTHON)
     assert (done.returncode, done.stderr) == (2, "opbridge: no such file: nothing.py\n")
     (tmp_path / "wrong.py").write_text("def f(:\n")
-    done = opbridge("doctor", f"{tmp_path / 'wrong.py'}:f", env=ENVIRONMENT)
+    done = opbridge("doctor", f"{tmp_path / 'wrong.py'}:f", env=IN_THIS_PYTHON)
     assert done.returncode == 2
     assert "SyntaxError" in done.stderr
     assert "wrong.py:1" in done.stderr
@@ -436,7 +431,7 @@ def test_what_is_no_script(tmp_path: Path) -> None:
 
 
 def test_an_empty_name_of_python_is_none(folder: Path) -> None:
-    done = opbridge("doctor", "nothing.py:make", env={**ENVIRONMENT, "OPBRIDGE_PYTHON": ""})
+    done = opbridge("doctor", "nothing.py:make", env={**IN_THIS_PYTHON, "OPBRIDGE_PYTHON": ""})
     assert "cannot be started" not in done.stderr
 
 
@@ -539,7 +534,7 @@ def test_a_report_that_cannot_be_printed(folder: Path) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **ENVIRONMENT},
+            env={**os.environ, **IN_THIS_PYTHON},
         )
     assert done.returncode == 2
     assert done.stderr == "opbridge: cannot print: No space left on device\n"

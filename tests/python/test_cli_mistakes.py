@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import OPBRIDGE, ROOT, opbridge, refusal
+from command import IN_THIS_PYTHON, OPBRIDGE, opbridge, refusal
 
 import opbridge as package
 
@@ -59,10 +59,6 @@ def faulty():
     verification.proven = None  # a fault of opbridge
     return make_model()
 """
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-    "OPBRIDGE_PYTHON": sys.executable,
-}
 
 
 @pytest.fixture(scope="module")
@@ -99,41 +95,41 @@ def test_what_cannot_be_written_tells_the_reason(tmp_path: Path) -> None:
 
 
 def test_a_class_in_place_of_a_model(script: Path) -> None:
-    text = refusal("verify", f"{script}:class_of_models", env=ENVIRONMENT)
+    text = refusal("verify", f"{script}:class_of_models", env=IN_THIS_PYTHON)
     assert "Model is a class of models: pass an instance, Model(…)" in text
 
 
 def test_a_model_that_fails_is_told_with_its_error_and_line(script: Path) -> None:
-    done = opbridge("verify", f"{script}:failing", env=ENVIRONMENT)
+    done = opbridge("verify", f"{script}:failing", env=IN_THIS_PYTHON)
     assert done.returncode == 2
     assert "fails on its inputs ([2]): KeyError: 'inside'\n  at script.py:" in done.stderr
     assert 'raise KeyError("inside")' in done.stderr
 
 
 def test_doctor_tells_that_a_model_has_no_outputs(script: Path, tmp_path: Path) -> None:
-    done = opbridge("doctor", f"{script}:without_outputs", env=ENVIRONMENT)
+    done = opbridge("doctor", f"{script}:without_outputs", env=IN_THIS_PYTHON)
     assert done.returncode == 1, done.stderr
     assert "the model returns no tensor" in done.stdout
     assert "No link is missing" not in done.stdout
 
 
 def test_a_reproduction_that_cannot_be_written(script: Path) -> None:
-    done = opbridge("verify", f"{script}:wrong", "--reproduction", script / "folder", env=ENVIRONMENT)
+    done = opbridge("verify", f"{script}:wrong", "--reproduction", script / "folder", env=IN_THIS_PYTHON)
     assert done.returncode == 1, done.stderr
     assert "ONNX Runtime and PyTorch differ" in done.stdout
     assert "its reproduction cannot be written: [Errno" in done.stdout
 
 
 def test_a_fault_of_opbridge_is_no_difference(script: Path) -> None:
-    done = opbridge("verify", f"{script}:faulty", env=ENVIRONMENT)
+    done = opbridge("verify", f"{script}:faulty", env=IN_THIS_PYTHON)
     assert done.returncode == 3
     assert "Traceback" in done.stderr
 
 
 def test_a_python_without_torch(script: Path, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
-    path = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
-    text = refusal("doctor", f"{script}:make_model", env={**ENVIRONMENT, "PYTHONPATH": path})
+    path = os.pathsep.join([str(tmp_path), IN_THIS_PYTHON["PYTHONPATH"]])
+    text = refusal("doctor", f"{script}:make_model", env={**IN_THIS_PYTHON, "PYTHONPATH": path})
     assert text.startswith(f"opbridge: {sys.executable} lacks the package torch; install it there")
 
 
@@ -142,7 +138,7 @@ def test_a_reader_that_stops(script: Path) -> None:
         [OPBRIDGE, "doctor", f"{script}:make_model", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **IN_THIS_PYTHON},
     )
     assert command.stdout is not None
     command.stdout.close()

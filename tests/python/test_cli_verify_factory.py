@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import OPBRIDGE, ROOT, opbridge, refusal
+from command import IN_THIS_PYTHON, OPBRIDGE, opbridge, refusal
 from terminal import on_terminal, plain
 
 import opbridge as package
@@ -63,11 +62,6 @@ def my_add():
     return Adds(), (torch.randn(3), torch.randn(3))
 """
 
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-    "OPBRIDGE_PYTHON": sys.executable,
-}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -93,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compared(folder: Path, function: str, *options: Any) -> subprocess.CompletedProcess[str]:
-    return opbridge("verify", f"{folder / 'script.py'}:{function}", *options, env=ENVIRONMENT)
+    return opbridge("verify", f"{folder / 'script.py'}:{function}", *options, env=IN_THIS_PYTHON)
 
 
 def test_a_terminal_has_a_table_in_colours(folder: Path) -> None:
@@ -192,7 +186,7 @@ def test_what_cannot_be_compared(folder: Path, tmp_path: Path) -> None:
     factory, model = f"{folder / 'script.py'}:make_model", folder / "model.onnx"
 
     def refused(*arguments: Any) -> str:
-        done = opbridge("verify", *arguments, env=ENVIRONMENT)
+        done = opbridge("verify", *arguments, env=IN_THIS_PYTHON)
         assert done.returncode == 2
         assert done.stdout == ""
         assert "Traceback" not in done.stderr

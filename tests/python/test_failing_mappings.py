@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from command import ROOT, opbridge
+from command import IN_THIS_PYTHON, opbridge
 
 import opbridge as package
 
@@ -82,11 +81,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examined(script: Path, *options: Any) -> str:
-    environment = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-        "OPBRIDGE_PYTHON": sys.executable,
-    }
-    done = opbridge("doctor", f"{script}:make_model", *options, env=environment)
+    done = opbridge("doctor", f"{script}:make_model", *options, env=IN_THIS_PYTHON)
     assert done.returncode == 1, done.stderr
     return done.stdout
 

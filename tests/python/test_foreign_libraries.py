@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import ROOT, opbridge
+from command import IN_THIS_PYTHON, opbridge
 
 import opbridge as package
 from opbridge.verification import compare
@@ -32,10 +31,6 @@ void* RegisterCustomOps(void* options, const void* base) {{
   return ((void* (*)(void*, const void*))dlsym(library, "RegisterCustomOps"))(options, base);
 }}
 """
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
-    "OPBRIDGE_PYTHON": sys.executable,
-}
 SCRIPT = """
 import torch
 
@@ -131,7 +126,7 @@ def test_what_is_no_library(call: Any, tmp_path: Path) -> None:
 def test_the_command(factor: int, status: int, library: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("FACTOR", str(factor)))
-    done = opbridge("verify", f"{script}:make_model", "--ops", library, env=ENVIRONMENT)
+    done = opbridge("verify", f"{script}:make_model", "--ops", library, env=IN_THIS_PYTHON)
     assert done.returncode == status, done.stderr
     assert ("all outputs agree" in done.stdout) == (status == 0)
 
@@ -140,7 +135,7 @@ def test_the_command_tells_what_it_cannot_load(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("FACTOR", "3"))
     for command in ("verify", "doctor"):
-        done = opbridge(command, f"{script}:make_model", "--ops", tmp_path / "nothing.so", env=ENVIRONMENT)
+        done = opbridge(command, f"{script}:make_model", "--ops", tmp_path / "nothing.so", env=IN_THIS_PYTHON)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "nothing" in done.stderr

@@ -22,6 +22,10 @@ TRUTH: Any = torch.Tensor.__bool__
 _WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, TRUTH})
 
 
+def asks_truth_of_number(func: Any, args: Any) -> bool:
+    return bool(func == TRUTH and args[0].dtype != torch.bool)
+
+
 class TensorAccessMode(TorchFunctionMode):
     """Calls ``read`` with each tensor that is converted to Python or NumPy values, or is an element of a list that
     becomes a tensor. Calls ``assign_data`` instead of ``tensor.data = other``, and ``note`` with errors.
@@ -70,7 +74,7 @@ class TensorAccessMode(TorchFunctionMode):
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
-        elif func == TRUTH and args[0].dtype != torch.bool and makes_fakes():
+        elif asks_truth_of_number(func, args) and makes_fakes():
             return func(args[0] != 0)  # a branch, for which torch would need a number
         elif func == DATA.__set__:
             return self._assign_data(*args)

@@ -14,7 +14,7 @@ from opbridge.capture.operators import operator_of
 from opbridge.capture.source import users_frame
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
-from opbridge.capture.traced.function_mode import TRUTH
+from opbridge.capture.traced.function_mode import asks_truth_of_number
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, unset_fake_temporarily
 from opbridge.torch_compat.fake_tensors import data_of
@@ -63,7 +63,7 @@ class _Truths(TorchFunctionMode):
     """Asks for the truth of a number as a capture does."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == TRUTH and args[0].dtype != torch.bool:
+        if asks_truth_of_number(func, args):
             return func(args[0] != 0)
         return func(*args, **(kwargs or {}))
 
