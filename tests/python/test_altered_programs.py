@@ -142,6 +142,18 @@ def test_the_call_is_named(archive: dict[str, bytes], tmp_path: Path) -> None:
     assert "test_altered_programs.py" in message
 
 
+def refusals(
+    module: torch.nn.Module, args: tuple[torch.Tensor, ...], alter: Callable[[Graph], None], folder: Path
+) -> list[str]:
+    """The messages at opsets 9, whose operators have other forms, and 18."""
+    archive, messages = saved(module, args, folder), []
+    for opset in (9, 18):
+        code, message = converted(archive, alter, folder, options=("--opset", opset))
+        assert code == 2
+        messages.append(message)
+    return messages
+
+
 def test_blocks_of_another_rank(tmp_path: Path) -> None:
     class Blocks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -151,10 +163,7 @@ def test_blocks_of_another_rank(tmp_path: Path) -> None:
         [node] = [node for node in graph["nodes"] if node["target"] == "torch.ops.aten.block_diag.default"]
         node["inputs"][0]["arg"]["as_tensors"][0] = graph["inputs"][0]["as_tensor"]
 
-    archive = saved(Blocks(), (torch.randn(2, 3, 3),), tmp_path)
-    for opset in (9, 18):
-        code, message = converted(archive, alter, tmp_path, options=("--opset", opset))
-        assert code == 2
+    for message in refusals(Blocks(), (torch.randn(2, 3, 3),), alter, tmp_path):
         assert "aten::block_diag" in message
         assert "takes tensors of at most 2 dims" in message
 
@@ -190,10 +199,7 @@ def test_losses_of_a_number(tmp_path: Path) -> None:
         graph["tensor_values"][graph["inputs"][0]["as_tensor"]["name"]]["sizes"] = []
         graph["tensor_values"][graph["inputs"][0]["as_tensor"]["name"]]["strides"] = []
 
-    archive = saved(Loss(), (torch.randn(2, 3), torch.tensor([0, 2])), tmp_path)
-    for opset in (9, 18):
-        code, message = converted(archive, alter, tmp_path, options=("--opset", opset))
-        assert code == 2
+    for message in refusals(Loss(), (torch.randn(2, 3), torch.tensor([0, 2])), alter, tmp_path):
         assert "axis 1 of a tensor of rank 0 does not exist" in message
 
 
