@@ -385,8 +385,20 @@ FAULTS = [
             ("a bool", TensorProto.BOOL, 0.5, False, (1, 20)),
         ]
     ),
+    *(
+        Fault(
+            "sampled_locations.cc",
+            f"the wrong pixel is sampled at {location}",
+            f'y = GridSample<padding_mode = "{padding}">(x, grid)',
+            {"x": np.arange(1, 5, dtype=np.float32).reshape(1, 1, 1, 4)},
+            {"grid": np.array([[[[location, 0]]]], np.float32)},
+            computes_other_than(right),
+            since=since,
+        )
+        for padding, location, right, since in [("border", 1e20, 4, (1, 20)), ("zeros", np.nan, np.nan, (1, 32))]
+    ),
     Fault(
-        "nearest_reflections.cc",
+        "sampled_locations.cc",
         "coordinates are rounded before they are reflected",
         'y = GridSample<mode = "nearest", padding_mode = "reflection">(x, grid)',
         {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)},

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from math import inf, nan
 
 import pytest
 import torch
@@ -200,3 +201,29 @@ def test_nearest_after_reflection_midway_between_two_pixels(align: bool, opset: 
     coordinates = torch.linspace(-8, 8, 257)
     grid = torch.stack([coordinates, torch.zeros(257)], -1)[None, None]
     check(lambda x, g: torch.grid_sampler_2d(x, g, 1, 2, align), x, grid, opset=opset)
+
+
+@pytest.mark.parametrize("opset", [16, 21])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_locations_far_away_and_nan(padding: int, opset: int) -> None:
+    torch.manual_seed(0)
+    kinds = [nan, inf, -inf, 1e20, -1e20, 3e9, -3e9, 9.0, -9.0, 2.5, -1.7, 0.3]
+    if padding == 2:  # far away, reflection gives an arbitrary pixel
+        kinds = [place for place in kinds if not 9 < abs(place) < inf]
+    x, y = torch.meshgrid(torch.tensor(kinds), torch.tensor(kinds), indexing="ij")
+    grid = torch.stack([x, y], -1).unsqueeze(0)
+    for size in [(4, 5), (1, 3), (1, 1)]:
+        functions = {
+            f"{mode} {align}": functools.partial(
+                lambda x, g, mode, align: torch.grid_sampler_2d(x, g, mode, padding, align), mode=mode, align=align
+            )
+            for mode, align in itertools.product([0, 1, 2], [True, False])
+        }
+        check(functions, torch.randn(1, 2, *size), grid, opset=opset, rtol=1e-4, atol=1e-4)
+    volumes = {
+        f"{mode} {align}": functools.partial(
+            lambda x, g, mode, align: torch.grid_sampler_3d(x, g, mode, padding, align), mode=mode, align=align
+        )
+        for mode, align in itertools.product([0, 1], [True, False])
+    }
+    check(volumes, torch.randn(1, 2, 3, 4, 5), grid[..., [0, 1, 0]].unsqueeze(1), opset=opset, rtol=1e-4, atol=1e-4)

@@ -37,7 +37,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"GRU", float64_recurrent_layer},
     {"GRU", recurrent_layer_of_any_batch},
     {"GlobalAveragePool", only<float64_mean_of_image>},
-    {"GridSample", only<nearest_after_reflection>},
+    {"GridSample", only<sample_near_image>},
     {"LSTM", float64_recurrent_layer},
     {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},

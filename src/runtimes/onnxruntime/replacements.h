@@ -33,7 +33,7 @@ Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool);
 Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool);
-Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
+Value sample_near_image(GraphBuilder& g, const ir::Node& sampling);
 Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip);
 Value quantized_by_arithmetic(GraphBuilder& g, const ir::Node& quantize);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
