@@ -27,6 +27,7 @@ def test_embedding_bag(mode):
             i, t, o, mode=mode, padding_idx=2, per_sample_weights=i / 3.0
         )
     check(functions, table, indices, offsets)
+    check(functions, table, indices.int(), offsets.int())
     check(functions, table, torch.tensor([4, 4, 4, 4]), torch.tensor([0, 2]))
 
 
@@ -51,7 +52,8 @@ def test_all_results_of_embedding_bag(operator, mode):
     functions = {"bags": bags(-1, False), "padding": bags(4, False)}
     if mode == 0:
         functions["weighted"] = bags(4, False, True)
-    check(functions, table, indices, torch.tensor([0, 3, 3, 6]))
+    for dtype in (torch.int64, torch.int32):
+        check(functions, table, indices.to(dtype), torch.tensor([0, 3, 3, 6], dtype=dtype))
     bags_to_last, padded_to_last = bags(-1, True), bags(4, True)
     last = {"bags": lambda *args: bags_to_last(*args)[0], "padding": lambda *args: padded_to_last(*args)[0]}
     check(last, table, indices, torch.tensor([0, 3, 3, 8]))

@@ -51,7 +51,9 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   Value begun = g.op("GreaterOrEqual", g.unsqueeze(positions, {1}), g.unsqueeze(offsets, {0}));
   Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
   const Dim& bags_told = g.result(1).dims->at(0);
-  Value bag_of_each = bags_told.is(0) ? filled(g, std::vector{Dim(0)}, 0, ElementType::int64) : bag;
+  const ElementType index_type = g.result(1).element_type;  // int32 if indices and offsets are
+  Value bag_of_each =
+      bags_told.is(0) ? filled(g, std::vector{Dim(0)}, 0, index_type) : g.cast(bag, index_type);
   // For bfloat16, PyTorch's shape rule says that there are bags, but its kernel returns none.
   const bool is_padded = padding_idx && *padding_idx >= 0;
   if (mode == Mode::sum && type == ElementType::bfloat16 && !is_padded && !bags_told.is(0)) {
