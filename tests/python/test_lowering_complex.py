@@ -1,5 +1,6 @@
 """Complex tensors: pairs at the inputs and outputs, two real tensors in between."""
 
+import math
 import pathlib
 
 import pytest
@@ -56,6 +57,25 @@ def test_arithmetic(pair):
         "matmul": lambda a, b: a @ b.t(),
     }
     checked(functions, *pair)
+
+
+def test_sizes_are_real_numbers(pair):
+    functions = {
+        "add": lambda a, b: a + a.shape[0],
+        "sub": lambda a, b: a - b.shape[0],
+        "of a size": lambda a, b: (a.shape[0] - b, a.shape[0] * b, a.shape[0] / b),
+        "div": lambda a, b: (a / a.shape[0], a / math.sqrt(a.shape[0]), a.sum(0) / (a.shape[0] // 2 + 1)),
+        "pow": lambda a, b: a ** a.shape[0],
+        "equal": lambda a, b: (a == a.shape[0], a != a.shape[0]),
+        "where": lambda a, b: torch.where(a.real > 0, a, a.shape[0]),
+        "full": lambda a, b: torch.full_like(a, a.shape[0]),
+        "pad": lambda a, b: F.pad(a, (1, 1), value=a.shape[0]),
+        "mean": lambda a, b: (a.mean(), b.mean(0), a.mean((0, 1), keepdim=True)),
+        "number that depends on data": lambda a, b: a + b.real.sum().item(),
+    }
+    other = torch.randn(5, 4, dtype=torch.complex64), torch.randn(5, 4, dtype=torch.complex64)
+    sizes = {0: torch.export.Dim("rows")}
+    checked(functions, *pair, dynamic=[sizes, sizes], also=[other])
 
 
 def test_movement(pair):

@@ -12,6 +12,7 @@ import torch
 from opbridge.torch_compat.lookup import PatchPoint, expect, find, look_up
 
 with look_up():
+    import torch._prims_common.wrappers
     import torch._refs
     import torch._tensor
     import torch.fx.experimental._config
@@ -67,6 +68,7 @@ SPLIT = PatchPoint(torch, "tensor_split")  # it compares the remainder of a size
 SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # it asks whether each size is 1
 INDEX_OF_SLICE = PatchPoint(fake_impls, "_compute_slice_index")
+NUMBER_OF_TYPE = PatchPoint(torch._prims_common.wrappers, "_maybe_convert_to_dtype")
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # it uses a negative dim as an index into the sizes
 
 # The code of the functions that determine the shape of a broadcast.
@@ -141,6 +143,7 @@ __all__ = [
     "LINSPACE",
     "LOGGER",
     "NEW_TENSOR",
+    "NUMBER_OF_TYPE",
     "OVERLAP",
     "SPLIT",
     "SPLIT_METHOD",

@@ -169,7 +169,7 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
       value = imaginary ? number->imag() : number->real();
     } else if (imaginary && contains(elements, attribute.name) &&
                (std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value) ||
-                std::holds_alternative<bool>(value))) {
+                std::holds_alternative<bool>(value) || std::holds_alternative<Dim>(value))) {
       value = 0.0;
     }
     shadow->attributes.push_back({attribute.name, std::move(value)});

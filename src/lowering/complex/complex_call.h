@@ -47,6 +47,7 @@ class ComplexLowering::Call {
     if (const auto* number = std::get_if<double>(value)) return {g.scalar(*number, type), {}};
     if (const auto* number = std::get_if<int64_t>(value)) return {g.scalar(*number, type), {}};
     if (const auto* number = std::get_if<bool>(value)) return {g.scalar(*number ? 1 : 0, type), {}};
+    if (const auto* size = std::get_if<Dim>(value)) return {g.cast(g.size(*size), type), {}};
     g.refuse(std::string(unsupported_complex));
   }
   Complex get(std::string_view argument, double otherwise) const {

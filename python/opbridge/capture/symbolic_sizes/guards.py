@@ -24,6 +24,7 @@ from opbridge.capture.symbolic_sizes.python_functions import (
 )
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
+    keep_sizes_beside_complex,
     leave_overlap_open,
     patch_shapes_of_unbind,
     patch_shapes_of_unique,
@@ -45,6 +46,7 @@ def watch_sizes(
         patch_shapes_of_unbind(),
         find_indices_of_slices(),
         leave_overlap_open(),
+        keep_sizes_beside_complex(),
         add_missing_shapes(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),

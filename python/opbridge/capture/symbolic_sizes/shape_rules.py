@@ -66,6 +66,18 @@ def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
     return patch(points.UNIQUE_SHAPES, shapes)
 
 
+def keep_sizes_beside_complex() -> contextlib.AbstractContextManager[None]:
+    """Keeps symbolic a size that is combined with complex tensors, or by which their mean is divided: torch's rules
+    convert it with ``complex()``, which makes it the number of the example."""
+    original = points.NUMBER_OF_TYPE.original
+
+    def converted(value: Any, dtype: torch.dtype) -> Any:
+        is_symbol = isinstance(value, (torch.SymInt, torch.SymFloat))
+        return torch.sym_float(value) if is_symbol and dtype.is_complex else original(value, dtype)
+
+    return patch(points.NUMBER_OF_TYPE, converted)
+
+
 def patch_shapes_of_unbind() -> contextlib.AbstractContextManager[None]:
     """Corrects torch's own shapes of ``unbind`` along a size like ``Min(3, n)``: torch splits the tensor into as many
     pieces as in the example, but keeps their axis since it cannot prove that its size is 1."""
