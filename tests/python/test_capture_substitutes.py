@@ -98,9 +98,11 @@ DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 def test_sizes_that_torch_takes_from_the_example():
-    """torch.kron, torch.gradient and torch.take_along_dim convert sizes to numbers."""
+    """torch.kron, torch.take_along_dim and products of several matrices convert sizes to numbers."""
     check(
         {
+            "multi_dot": lambda x, y: torch.linalg.multi_dot([x[0], x.T, x]),
+            "chain_matmul": lambda x, y: torch.chain_matmul(y.T, y, y.T),
             "kron": torch.kron,
             "of a vector": lambda x, y: torch.kron(x[0], y),
             "method": lambda x, y: y.kron(x),
@@ -125,6 +127,8 @@ def test_tensors_made_of_dynamic_sizes():
             "linspace of integers": lambda x: torch.linspace(-3, 10, x.shape[0], dtype=torch.int64),
             "linspace between tensors": lambda x: torch.linspace(x.min(), x.max(), x.shape[1]),
             "linspace in float64": lambda x: torch.linspace(3, -2.5, 2 * x.shape[0], dtype=torch.float64),
+            "logspace": lambda x: torch.logspace(-1, 2, x.shape[1]),
+            "logspace in float64": lambda x: torch.logspace(2, 0.5, x.shape[0] + 1, 3.0, dtype=torch.float64),
             "cov": lambda x: torch.cov(x.T),
             "corrcoef": lambda x: torch.corrcoef(x.T),
         },

@@ -108,6 +108,14 @@ def RFFTFREQ(n: Any, d: float = 1.0, **options: Any) -> Any:
     return torch.arange(n // 2 + 1, dtype=dtype, device=options.get("device")) * (1.0 / (n * d))
 
 
+@_for_symbols(torch.logspace)
+def LOGSPACE(
+    start: Any, end: Any, steps: Any, base: float = 10.0, *, dtype: torch.dtype | None = None, **options: Any
+) -> Any:
+    exponents = torch.linspace(start, end, steps, dtype=torch.float64, **options)
+    return torch.pow(base, exponents).to(dtype or torch.get_default_dtype())
+
+
 def one_hot(input: torch.Tensor, classes: Any) -> torch.Tensor:
     """``F.one_hot``; a class that is out of range has no 1."""
     return (input.unsqueeze(-1) == torch.arange(classes, device=input.device)).to(torch.int64)
@@ -121,6 +129,6 @@ def _vander(x: torch.Tensor, N: int | None = None, increasing: bool = False) -> 
 
 
 SUBSTITUTES: dict[Any, Function] = {
-    **dict((HAMMING, HANN, BLACKMAN, BARTLETT, KAISER, TRIL_INDICES, TRIU_INDICES, FFTFREQ, RFFTFREQ)),
+    **dict((HAMMING, HANN, BLACKMAN, BARTLETT, KAISER, TRIL_INDICES, TRIU_INDICES, FFTFREQ, RFFTFREQ, LOGSPACE)),
     torch.vander: _vander,
 }

@@ -409,6 +409,11 @@ def _einsum(equation: str, *operands: Any) -> torch.Tensor:
     return result
 
 
+def _chain_product(*matrices: torch.Tensor) -> torch.Tensor:
+    """Multiplies from left to right: torch finds the best order by the sizes, which makes them numbers."""
+    return functools.reduce(torch.matmul, matrices)
+
+
 def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
     """Writes to a view; torch's own operator would make the sizes numbers."""
     if self.dim() != 2 or wrap:
@@ -445,6 +450,8 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.istft: istft,
     torch.einsum: _einsum,
     torch.Tensor.fill_diagonal_: _fill_diagonal_,
+    torch.chain_matmul: _chain_product,
+    torch.linalg.multi_dot: lambda tensors: _chain_product(*tensors),
     **made_by_size.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
     torch.Tensor.take_along_dim: _take_along_dim,
