@@ -52,6 +52,21 @@ def test_what_onnx_computes_otherwise_is_refused(tmp_path: Path) -> None:
         opbridge.export(model, torch.rand(1, 1, 8, 8), tmp_path / "m.onnx", dynamic_shapes=sizes)
 
 
+def test_windows_of_dynamic_length() -> None:
+    sizes = dict.fromkeys((0, 2, 3), torch.export.Dim.DYNAMIC)
+    functions = {
+        "mean": lambda x: F.avg_pool2d(x, x.shape[2:]),
+        "mean of rows": lambda x: F.avg_pool2d(x, (2, x.shape[3]), stride=(1, 3), padding=(1, 0)),
+        "mean of vectors": lambda x: F.avg_pool1d(x[:, :, 0, 1:], x.shape[3] - 1),
+        "mean of volumes": lambda x: F.avg_pool3d(x, (2, *x.shape[2:]), 1),
+        "maximum": lambda x: F.max_pool2d(x, kernel_size=x.shape[2:], ceil_mode=True),
+        "maximum of columns": lambda x: F.max_pool2d(x, [x.shape[2], 2], padding=(0, 1)),
+        "maximum of vectors": lambda x: F.max_pool1d(x.flatten(2), x.shape[2] * x.shape[3]),
+        "maximum of volumes": lambda x: F.max_pool3d(x[:, :, None], (1, *x.shape[2:])),
+    }
+    check(functions, torch.randn(2, 3, 5, 6), dynamic=[sizes], also=[(torch.randn(1, 3, 7, 4),)])
+
+
 def test_means_of_integers_whose_sum_wraps_around() -> None:
     x = torch.zeros(1, 1, 2, 2, dtype=torch.int64)
     x[..., 0, 0], x[..., 1, 1] = torch.iinfo(torch.int64).min, -5

@@ -63,6 +63,9 @@ LINSPACE = PatchPoint(torch, "linspace")
 AS_TENSOR = PatchPoint(torch, "as_tensor")
 AS_ARRAY = PatchPoint(torch, "asarray")
 PAD = PatchPoint(torch.nn.functional, "pad")
+AVERAGES, MAXIMA = (  # of windows, whose lengths they make numbers
+    tuple(PatchPoint(torch.nn.functional, f"{kind}_pool{rank}d") for rank in (1, 2, 3)) for kind in ("avg", "max")
+)
 NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
 SPLIT = PatchPoint(torch, "tensor_split")  # it compares the remainder of a size with the index of each part
 SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
@@ -124,6 +127,7 @@ def set_size_oblivious(enabled: bool) -> contextlib.AbstractContextManager[None]
 __all__ = [
     "AS_ARRAY",
     "AS_TENSOR",
+    "AVERAGES",
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
@@ -142,6 +146,7 @@ __all__ = [
     "LAYOUT",
     "LINSPACE",
     "LOGGER",
+    "MAXIMA",
     "NEW_TENSOR",
     "NUMBER_OF_TYPE",
     "OVERLAP",

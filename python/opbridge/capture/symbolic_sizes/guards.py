@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_fixed_sizes, warn_of_branches
@@ -42,6 +43,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     with (
         keep_sizes_in_tensors(),
+        reduce_pooled_axes(),
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),
