@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "builder/constant_limit.h"
 #include "tensor/constants.h"
 
 namespace opbridge {
@@ -129,6 +130,7 @@ Value GraphBuilder::slice(Value value, int64_t axis, Value start, Value end, int
     if (const std::optional<Dim> count = sliced_size(size, start, end, step)) {
       const int64_t given = start.weight()->as<int64_t>()[0];
       const int64_t first = std::clamp<int64_t>(given < 0 ? given + size.value() : given, 0, size.value());
+      check_constant(*this, count->value());
       std::vector<int64_t> indices(count->value());
       for (size_t i = 0; i < indices.size(); ++i) indices[i] = first + static_cast<int64_t>(i) * step;
       return typed(gather(value, ints(indices), wrap_axis(axis, value.rank())));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "builder/constant_limit.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
 #include "tensor/constants.h"
@@ -142,6 +143,7 @@ Value times(GraphBuilder& g, Value value, const Dim& factor) {
 Value positions(GraphBuilder& g, const Dim& count, const Dim& stride, int64_t axis, int64_t rank) {
   Value along;
   if (count.is_static()) {
+    check_constant(g, count.value());
     std::vector<int64_t> numbers(count.value());
     std::iota(numbers.begin(), numbers.end(), 0);
     along = g.ints(numbers);

@@ -214,11 +214,6 @@ std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count) {
   return dims.last(static_cast<size_t>(count));
 }
 
-void check_constant(const GraphBuilder& g, int64_t count) {
-  if (count < 0 || count > int64_t{1} << 28)
-    g.refuse(fmt::format("it would need a constant of {} elements, which exceeds the limit of 2^28", count));
-}
-
 bool may_be_empty(std::span<const Dim> dims) {
   return std::ranges::any_of(dims, [](const Dim& dim) { return dim.least() == 0; });
 }

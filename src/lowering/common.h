@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "builder/constant_limit.h"
 #include "opbridge/symbolic.h"
 #include "tensor/shape.h"
 
@@ -94,9 +95,6 @@ Value reversed(GraphBuilder& g, Value value, int64_t axis);
 // Throw std::out_of_range if there are fewer than `count` dims. The first returns a copy to append to.
 std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);
 std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
-
-// Refuses a constant of so many elements that it may exceed the 2 GB limit of a model file.
-void check_constant(const GraphBuilder& g, int64_t count);
 
 using tensor::element_count;
 // Whether a dim is 0, or may be when the model runs. A dim whose bound is negative is a count of windows,

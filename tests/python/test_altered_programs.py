@@ -373,3 +373,24 @@ def test_a_kernel_too_large_to_list_its_indices(tmp_path: Path) -> None:
 
     _, message = converted(saved(Transposed(), args, tmp_path), alter, tmp_path, memory=1 << 32)
     assert "not enough memory" not in message
+
+
+def test_sizes_too_large_to_list_their_indices_at_an_old_opset(tmp_path: Path) -> None:
+    class Gathering(torch.nn.Module):
+        def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return torch.gather(x, 1, index)
+
+    class Striding(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[::2] + 1
+
+    x, index = torch.randn(4, 3), torch.zeros(4, 2, dtype=torch.int64)
+    for model, args, tensor in ((Gathering(), (x, index), "index"), (Striding(), (x,), "x")):
+
+        def alter(graph: Graph, tensor: str = tensor) -> None:
+            graph["tensor_values"][tensor]["sizes"][0] = {"as_int": 2**30}
+
+        archive = saved(model, args, tmp_path)
+        code, message = converted(archive, alter, tmp_path, memory=1 << 32, options=("--opset", 9))
+        assert code == 2
+        assert "exceeds the limit of 2^28" in message
