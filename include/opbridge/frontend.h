@@ -66,4 +66,10 @@ class ProgramBuilder {
   std::unordered_map<const void*, std::vector<ir::Value*>> weights_;
 };
 
+// A program that runs as `if_true` where `condition`, which returns one boolean, holds, and otherwise as
+// `if_false`; these may be such programs themselves. All three have the same inputs, of which the two may fix
+// sizes. to_onnx() makes an If of it. Throws Error(unsupported) if the inputs differ, or the number of
+// outputs, or an element type or rank of these; the graphs are left as they were then.
+ir::Graph choose(ir::Graph&& condition, ir::Graph&& if_true, ir::Graph&& if_false);
+
 }  // namespace opbridge

@@ -42,6 +42,9 @@ class ProgramBuilder:
     A shape is a sequence of ints and Dims; one Dim alone stands for a Python number.
     """
 
+    @staticmethod
+    def like(graph: Graph, symbols: dict[str, Dim]) -> ProgramBuilder:
+        """A builder whose graph has the inputs of ``graph``, with other Dims for the symbols of its sizes."""
     def input(self, name: str, dtype: torch.dtype, shape: Sequence[int | Dim] | Dim) -> ProgramValue: ...
     def weight(
         self, name: str, dtype: torch.dtype, dims: Sequence[int], address: int, byte_count: int, owner: object
@@ -58,6 +61,10 @@ class ProgramBuilder:
     ) -> list[ProgramValue]: ...
     def output(self, value: ProgramValue, name: str) -> None: ...
     def finish(self) -> Graph: ...
+
+def choose(condition: Graph, if_true: Graph, if_false: Graph) -> Graph:
+    """The program that runs as ``if_true`` where ``condition``, which returns one bool, holds, and otherwise as
+    ``if_false``. Consumes the graphs, which must have the same inputs, and outputs of the same types and ranks."""
 
 def set_torch_types(dtype: type[torch.dtype], elements: dict[torch.dtype, int], opaque: tuple[type, ...]) -> None: ...
 def is_assertion(op: str) -> bool:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "ir/uses.h"
 
 namespace opbridge::python {
 namespace {
@@ -17,7 +18,9 @@ std::vector<std::string> source_lines(const GraphHandle& self) {
 
 std::vector<std::string> weight_names(const GraphHandle& self) {
   std::vector<std::string> names;
-  for (const ir::Value* value : self.get().initializers) names.push_back(value->name);
+  for (const ir::Graph* graph : ir::all_graphs(self.get())) {
+    for (const ir::Value* value : graph->initializers) names.push_back(value->name);
+  }
   return names;
 }
 

@@ -1,12 +1,15 @@
 // ProgramBuilder for Python: one call into C++ per node of the program.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <map>
 
 #include "attribute.h"
 #include "bindings.h"
+#include "ir/dim_expr.h"
 #include "opbridge/frontend.h"
 #include "torch/assertions.h"
 
@@ -26,6 +29,26 @@ class Program {
  public:
   ProgramValue input(std::string name, nb::handle dtype, nb::handle shape) {
     return keep(builder_.input(std::move(name), to_type(dtype, shape)));
+  }
+
+  // A program with the inputs of `graph`. `symbols` has a Dim for the name of each symbol in their sizes.
+  static Program like(const GraphHandle& graph, const std::map<std::string, Dim>& symbols) {
+    const auto with_symbols = [&](const Dim& dim) {
+      return dim.is_static() ? dim : Dim(dim_expr::substitute(*dim.expr(), [&](const Expr& symbol) {
+        return symbols.at(symbol.name).expr();
+      }));
+    };
+    Program program;
+    for (const ir::Value* input : graph.get().inputs) {
+      ir::Type type = input->type;
+      if (auto* tensor = std::get_if<ir::TensorType>(&type)) {
+        for (Dim& dim : tensor->dims.value()) dim = with_symbols(dim);
+      } else if (auto* number = std::get_if<ir::ScalarType>(&type)) {
+        number->value = with_symbols(number->value);
+      }
+      program.keep(program.builder_.input(input->name, std::move(type)));
+    }
+    return program;
   }
 
   ProgramValue weight(std::string name, nb::handle dtype, std::vector<int64_t> dims, uintptr_t address,
@@ -116,10 +139,27 @@ void bind_program(nb::module_& module) {
       "is_assertion", &torch::is_assertion, "op"_a,
       "Whether the operator only checks a condition that the capture already knows, or prints or profiles.");
 
+  module.def(
+      "choose",
+      [](GraphHandle& condition, GraphHandle& if_true, GraphHandle& if_false) {
+        ir::Graph chosen =
+            choose(std::move(condition.get()), std::move(if_true.get()), std::move(if_false.get()));
+        for (GraphHandle* used : {&condition, &if_true, &if_false}) used->take();
+        return GraphHandle(std::move(chosen));
+      },
+      "condition"_a, "if_true"_a, "if_false"_a,
+      "The program that runs as `if_true` where `condition`, which returns one bool, holds, and otherwise "
+      "as\n"
+      "`if_false`. Consumes the graphs, which must have the same inputs and outputs of the same types and "
+      "ranks.");
+
   nb::class_<ProgramValue>(module, "ProgramValue", "A value of the program under construction.");
 
   nb::class_<Program>(module, "ProgramBuilder", "Builds a Graph of PyTorch operators, call by call.")
       .def(nb::init<>())
+      .def_static(
+          "like", &Program::like, "graph"_a, "symbols"_a,
+          "A builder whose graph has the inputs of `graph`, with other Dims for the symbols of its sizes.")
       .def("input", &Program::input, "name"_a, "dtype"_a, "shape"_a)
       .def("weight", &Program::weight, "name"_a, "dtype"_a, "dims"_a, "address"_a, "byte_count"_a, "owner"_a,
            "An initializer whose bytes are borrowed from `owner`, which the graph keeps alive.")

@@ -23,6 +23,7 @@
 #include "onnx/model_reader.h"
 #include "onnx/proto_fields.h"
 #include "opbridge/frontend.h"
+#include "pipeline/choice.h"
 #include "pipeline/size_names.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
@@ -207,6 +208,37 @@ void align_weights(ir::Graph& model) {
   }
 }
 
+// Puts the inputs after the first `count` into the order of the parameters.
+void order_parameters(std::vector<ir::Value*>& inputs, size_t count,
+                      const std::vector<std::string>& parameters) {
+  std::ranges::stable_sort(
+      inputs.begin() + static_cast<ptrdiff_t>(count), inputs.end(), {},
+      [&](const ir::Value* input) { return std::ranges::find(parameters, input->name); });
+}
+
+// functionalize → lower → simplify (optional).
+OnnxModel lower_and_simplify(ir::Graph graph, const SymbolicRegistry& registry,
+                             const ConvertOptions& options) {
+  const size_t inputs = graph.inputs.size();
+  if (is_choice(graph)) {
+    Choice choice = parts_of(std::move(graph));
+    ConvertOptions of_condition = options;
+    of_condition.output_names.clear();
+    OnnxModel model = join(lower_and_simplify(std::move(choice.condition), registry, of_condition),
+                           lower_and_simplify(std::move(choice.if_true), registry, options),
+                           lower_and_simplify(std::move(choice.if_false), registry, options));
+    order_parameters(model.graph.inputs, inputs, options.parameters);
+    return model;
+  }
+  std::vector<ir::Weight> parameters = separate_parameters(graph, options);
+  OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
+  model.metadata = size_ranges(model.graph);
+  if (model.graph.outputs.empty()) throw without_outputs();
+  if (options.simplify) simplify(model.graph);
+  if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));
+  return model;
+}
+
 }  // namespace
 
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
@@ -225,17 +257,11 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   if (options.progress != nullptr) options.progress->begin("conversion");
-  const size_t inputs = graph.inputs.size();
-  std::vector<ir::Weight> parameters = separate_parameters(graph, options);
-  OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
-  model.metadata = size_ranges(model.graph);
-  if (model.graph.outputs.empty()) throw without_outputs();
-  if (options.simplify) simplify(model.graph);
+  OnnxModel model = lower_and_simplify(std::move(graph), registry, options);
   MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));
   if (!report.empty()) report.raise();
   name_sizes_of_outputs(model.graph, options.output_sizes);
-  if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));
   return model;
 }
 

@@ -171,13 +171,8 @@ TRUTHS = {
 }
 
 
-@pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("name", TRUTHS)
-def test_branches_by_the_truth_of_a_size_are_told(name, capture, tmp_path):
-    with pytest.warns(UserWarning, match="a branch by a dynamic size"):
-        opbridge.export(
-            TRUTHS[name], (torch.ones(9, 3),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture
-        )
+def test_branches_by_the_truth_of_a_size():
+    check(TRUTHS, torch.ones(9, 3), dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.ones(n, 3),) for n in (4, 6)])
 
 
 def test_extremes_of_sizes_and_numbers():

@@ -20,7 +20,7 @@ from opbridge import TraceWarning
 @CAPTURES
 def test_warnings_of_a_capture_can_be_errors(capture: Any, tmp_path: pathlib.Path) -> None:
     def branch(x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if x.shape[0] > 3 else x
+        return x.sum() if x.shape[0] > 3 else x
 
     rows = ({0: torch.export.Dim.DYNAMIC},)
     with warnings.catch_warnings():
@@ -79,10 +79,10 @@ def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathl
         )
 
 
-@pytest.mark.parametrize("capture", ["export", "trace"])
+@CAPTURES
 def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if x.shape[0] % 2 == 0 else x + 1
+        return x.sum() if x.shape[0] % 2 == 0 else x + 1
 
     with pytest.warns(TraceWarning, match=r"branch by a dynamic size.*was read as True.*x\.shape\[0\] % 2"):
         opbridge.export(
@@ -108,8 +108,7 @@ def test_a_size_that_a_branch_compares_is_told(
     path, sizes = tmp_path / "m.onnx", ({1: "n"},)
     with pytest.raises(opbridge.UnsupportedError, match=r"to 4: a branch asks .* give an example of another size"):
         opbridge.export(function, (torch.rand(4, 4),), path, dynamic_shapes=sizes, capture=capture)
-    with pytest.warns(TraceWarning, match="n, 4"):
-        opbridge.export(function, (torch.rand(4, 5),), path, dynamic_shapes=sizes, capture=capture, verify=True)
+    opbridge.export(function, (torch.rand(4, 5),), path, dynamic_shapes=sizes, capture=capture, verify=True)
 
 
 @CAPTURES
@@ -134,7 +133,7 @@ def test_messages_have_the_names_of_the_sizes(dynamic: Any, name: str, capture: 
     functions: list[tuple[Callable[..., Any], str]] = [
         (lambda x: x.squeeze(0), f"the dynamic size '{name}', which"),
         (lambda x: x * len(str(x.shape[0] + 1)), f"'{name} + 1', which depends on a dynamic size or on data, was"),
-        (lambda x: x if x.shape[0] + 1 != 2 else x + 1, f"whether 'Ne({name} + 1, 2)' was read as True"),
+        (lambda x: x if x.shape[0] + 1 != 2 else x.sum(), f"whether 'Ne({name} + 1, 2)' was read as True"),
     ]
     for function, text in functions:
         with pytest.warns(TraceWarning, match=re.escape(text)):

@@ -13,6 +13,7 @@ import torch
 from dynamic_check import CAPTURES
 
 import opbridge
+from checking.models import export_and_verify
 from opbridge import TraceWarning
 
 ROWS = ({0: torch.export.Dim.DYNAMIC},)
@@ -143,14 +144,18 @@ def convolves(x: torch.Tensor) -> torch.Tensor:
         branches,
         convolves,
         lays_out_another,
-        returns_before,
         keeps_the_answer,
         catches,
         takes_if_flagged,
-        takes_the_length_as_flag,
     ],
 )
 def test_other_branches(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
+    export_and_verify(model, tmp_path / "m.onnx", [X, torch.rand(64, 4), torch.rand(65, 4)], ROWS[0], capture)
+
+
+@CAPTURES
+@pytest.mark.parametrize("model", [returns_before, takes_the_length_as_flag])
+def test_branches_of_one_way(model: Callable[..., torch.Tensor], capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(TraceWarning, match="64' was read as"):
         opbridge.export(model, (X,), tmp_path / "m.onnx", dynamic_shapes=ROWS, capture=capture)
 
@@ -161,9 +166,8 @@ def test_a_branch_behind_the_same_question_of_torch(capture: Any, tmp_path: path
         y = torch.nn.functional.pixel_unshuffle(x[:, None, :4], 2)  # torch asks for the layout of the slice
         return y if x.shape[0] == 1 else y * 2
 
-    dynamic = ({0: "batch", 1: "height"},)
-    with pytest.warns(TraceWarning, match=r"batch, 1\)' was read as"):
-        opbridge.export(model, (torch.rand(3, 6, 4),), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
+    inputs = [torch.rand(batch, 6, 4) for batch in (3, 1, 2)]
+    export_and_verify(model, tmp_path / "m.onnx", inputs, {0: "batch", 1: "height"}, capture)
 
 
 def asserts_of_data(x: torch.Tensor) -> torch.Tensor:

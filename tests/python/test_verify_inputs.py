@@ -151,10 +151,13 @@ def test_inputs_that_the_model_refuses_are_drawn_again(tmp_path: Path) -> None:
 
 
 class Fixed(nn.Module):
-    """The model branches on a size; a trace keeps one side."""
+    """The model branches on a size and compares the answer with True, which keeps a trace to the example's way."""
+
+    flag = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if x.shape[0] > 3 else x
+        is_small = x.shape[0] <= 3 and self.flag
+        return x if is_small is True else x * 2
 
 
 @pytest.mark.filterwarnings("ignore:a branch by a dynamic size")

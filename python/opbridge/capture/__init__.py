@@ -51,6 +51,7 @@ def capture(
     from opbridge.capture.program import Program
     from opbridge.capture.run_warnings import forget_shown
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+    from opbridge.capture.ways import Captured, Way, capture_ways
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
     forget_shown()
@@ -83,18 +84,26 @@ def capture(
         raise UnsupportedError(
             f'{part} is TorchScript, which torch.export cannot capture; capture="trace" follows one run of it instead'
         )
-    inputs = read_inputs(module, args, kwargs).copied()
-    sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
-    inputs = sizes.without_ones()
     if how == "export":
         # The parts of torch that the module uses must be imported before patch_torch takes the lock of torch.compile.
         importlib.import_module("opbridge.capture.exported.torch_export")
 
-    def run(with_gradients: bool) -> Program:
-        with patch_torch(module, mode, with_gradients):
-            return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, on_exported))
+    def sizes_of(inputs: Inputs) -> DynamicSizes:
+        return DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
 
-    return with_gradients_if_needed(run)
+    def capture_way(way: Way) -> Captured:
+        sizes = sizes_of(way.inputs).in_way(way.constant, way.ranges_hold)
+        inputs = sizes.without_ones()
+        dump = on_exported if way.is_first else None
+
+        def run(with_gradients: bool) -> Program:
+            with patch_torch(module, mode, with_gradients):
+                return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, dump), way.calls)
+
+        return Captured(with_gradients_if_needed(run), sizes.branches, way)
+
+    inputs = read_inputs(module, args, kwargs).copied()
+    return capture_ways(capture_way, inputs, how == "export" and sizes_of(inputs).have_ranges())
 
 
 def _graph_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,20 @@ def repeat_ones(leaf: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
     with torch.no_grad():
         copy = _empty(leaf, sizes, strides)
         copy.copy_(leaf.expand(sizes))
+    return copy.requires_grad_(leaf.requires_grad)
+
+
+def with_sizes(leaf: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
+    """The tensor with other sizes of some axes, cut off or continued with its elements from the first on. The axes keep
+    their order in memory."""
+    strides = leaf.stride()
+    order = sorted(range(leaf.dim()), key=lambda axis: (-strides[axis], axis))
+    with torch.no_grad():
+        values = leaf
+        for axis, size in sizes.items():
+            values = values.index_select(axis, torch.arange(size, device=leaf.device) % leaf.shape[axis])
+        copy = torch.empty_permuted(values.shape, order, dtype=leaf.dtype, device=leaf.device)
+        copy.copy_(values)
     return copy.requires_grad_(leaf.requires_grad)
 
 

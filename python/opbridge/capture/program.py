@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import sympy
@@ -14,6 +14,7 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import with_names
 from opbridge.capture.symbolic_sizes.numbers import emit_integer, integer_parts
 from opbridge.errors import FileError, UnsupportedError
 from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
+from opbridge.torch_compat.symbols import finite_bound
 
 if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
@@ -39,9 +40,16 @@ class Program:
 class Sizes:
     """Converts torch's sizes to sizes of the graph, and renames symbols to the user's names."""
 
-    def __init__(self, names: dict[str, str] | None = None, example: DynamicSizes | None = None) -> None:
+    def __init__(
+        self,
+        names: dict[str, str] | None = None,
+        example: DynamicSizes | None = None,
+        range_of: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """``range_of`` gives the range of a symbol if it isn't the one that its ShapeEnv has by now."""
         self._names = names or {}
         self._example = example
+        self._range_of = range_of
         self._dims: dict[Any, _core.Dim] = {}
         self._symbols: dict[str, _core.Dim] = {}
         self._emit: Emit | None = None
@@ -78,7 +86,7 @@ class Sizes:
         if part not in self._computed:
             name = f"computed_{len(self._computed)}"
             bounds = env.bound_sympy(part)
-            self._symbols[name] = _core.Dim.symbol(name, _bound(bounds.lower), _bound(bounds.upper))
+            self._symbols[name] = _core.Dim.symbol(name, finite_bound(bounds.lower), finite_bound(bounds.upper))
             emit_integer(part, self._symbols[name], env, emit, self)
             self._computed[part] = sympy.Symbol(name, integer=True)
         return self._computed[part]
@@ -96,12 +104,13 @@ class Sizes:
             name += "_"
         least = most = None
         if symbol in env.var_to_range:
-            least, most = (_bound(bound) for bound in (env.var_to_range[symbol].lower, env.var_to_range[symbol].upper))
+            range_ = env.var_to_range[symbol] if self._range_of is None else self._range_of(symbol)
+            least, most = finite_bound(range_.lower), finite_bound(range_.upper)
         # The lower bound 2 of an input's axis only means that torch treats 0 and 1 like any other size.
         if symbol.is_positive and (least is None or least <= 2):
             least = 0 if env.backed_var_to_val.get(symbol) == 0 else 1
         if self._example is not None:  # torch knows the bounds only in its own captures
-            low, high = (_bound(bound) for bound in self._example.bounds_of(name))
+            low, high = map(finite_bound, self._example.bounds_of(name))
             least = max(least or 0, low) if low is not None and low > 1 else least
             most = high if most is None else most
         return _core.Dim.symbol(name, least, most)
@@ -111,12 +120,6 @@ class Sizes:
             if not isinstance(size, int):
                 return [size if isinstance(size, int) else self.dim(size) for size in shape]
         return cast(Shape, shape)
-
-
-def _bound(bound: Any) -> int | None:
-    """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
-    is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
-    return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
 
 
 NUMBER = _core.Dim.parse("0")  # stands for the shape of a number that is not a size

@@ -32,8 +32,12 @@ with look_up():
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
     from torch.utils._sympy.functions import FloorDiv, Identity, Max, Min, Mod, PythonMod
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
 
-    expect(ShapeEnv, "create_symintnode", "replace", "suppress_guards", "_maybe_evaluate_static")
+    expect(
+        ShapeEnv, "create_symintnode", "replace", "suppress_guards", "_maybe_evaluate_static", "_update_var_to_range"
+    )
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
@@ -177,3 +181,23 @@ __all__ = [
     "uninteresting_files",
     "with_expression",
 ]
+
+
+def finite_bound(bound: Any) -> int | None:
+    """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
+    is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
+    return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
+
+
+def limit_size(size: torch.SymInt, least: Any, most: Any) -> None:
+    """Tells torch the bounds of a symbol; None, or infinity, if there is none. A least size of up to 2 says nothing:
+    torch treats 0 and 1 like any other size."""
+    node: Any = size.node
+    symbol, env = node.expr, node.shape_env
+    low, high = finite_bound(least), finite_bound(most)
+    if symbol.is_Symbol and ((low or 0) > 2 or high is not None):
+        known = env.var_to_range[symbol]
+        low = max(low or 0, finite_bound(known.lower) or 0)
+        env._update_var_to_range(
+            symbol, ValueRanges(sympy.Integer(low), int_oo if high is None else sympy.Integer(high))
+        )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -152,23 +152,29 @@ def make_sizes_symbolic(program: Program) -> Iterator[None]:
         _found.reset(token)
 
 
-def capture_with_functions(model: torch.nn.Module, capture: Callable[[], _core.Graph]) -> Program:
-    """Returns the program that ``capture()`` makes; calls of functions with ``symbolic`` are single nodes."""
+def capture_with_functions(
+    model: torch.nn.Module, capture: Callable[[], _core.Graph], earlier: Sequence[FunctionCall] = ()
+) -> Program:
+    """Returns the program that ``capture()`` makes; calls of functions with ``symbolic`` are single nodes. Its calls
+    follow the ``earlier`` ones."""
     transformed: set[type[torch.autograd.Function]] = set()
     while True:
         try:
-            with keep_constants(model), _keep_functions_whole(transformed) as calls:
+            with keep_constants(model), _keep_functions_whole(transformed, earlier) as calls:
                 return Program(capture(), calls)
         except _Transformed as found:
             transformed.add(found.function)
 
 
 @contextlib.contextmanager
-def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
-    """Yields a list that collects the calls while a model runs. The classes ``others`` run unchanged."""
+def _keep_functions_whole(
+    others: Collection[type[torch.autograd.Function]], earlier: Sequence[FunctionCall]
+) -> Iterator[list[FunctionCall]]:
+    """Yields a list that collects the calls while a model runs, after the ``earlier`` ones. The classes ``others`` run
+    unchanged."""
     _operator()
     global _calls
-    calls = _calls = []
+    calls = _calls = [*earlier]
     inherited = LOOKUP_IN_AUTOGRAD_FUNCTION.original
 
     def attribute(cls: Any, name: str) -> Any:

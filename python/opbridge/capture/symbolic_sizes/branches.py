@@ -12,7 +12,7 @@ import sympy
 
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch
-from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.run_warnings import location_of_run, warn_of_run
 from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
@@ -24,6 +24,8 @@ from opbridge.capture.symbolic_sizes.asking import (
     refused,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
+from opbridge.capture.symbolic_sizes.model_branches import Branch
 from opbridge.capture.symbolic_sizes.size_checks import is_without_effect, passing_truth
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
@@ -45,9 +47,9 @@ _DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the
 
 
 @contextlib.contextmanager
-def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
-    """Warns if the model branches on a symbolic size: the captured program always takes the branch of the example. A
-    check of sizes by torch counts as such a branch if the model catches its error."""
+def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
+    """Notes the branches of the model on symbolic sizes. Warns of checks of sizes by torch whose error the model
+    catches, and of those by which torch takes the way of the example."""
     original = points.BOOL_OF_SYMBOL.original
 
     def is_one_in_example(asked: Any, env: Any) -> bool:
@@ -80,11 +82,14 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 return result
             avoid_shortcut(asking)
             shown = sizes.text_of(asked)
-            if differs:
-                what = f"the model branches by '{shown}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
-                raise refused(caught, what)
+            what = f"the model branches by '{shown}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
             if asked_by_model(frame):
-                warn_of_run(f"a branch by a dynamic size: whether '{shown}' was read as {result}")
+                keeps_way = bool(free_unbacked_symbols(asked)) or is_compared_with_bools(asking)
+                refusal = what if differs else ""
+                location = location_of_run()
+                sizes.branches.note(Branch(asked, shown, bool(result), fixed, keeps_way, location, refusal))
+            elif differs:
+                raise refused(caught, what)
             else:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{shown}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
@@ -98,6 +103,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             )
         return result
 
+    sizes.branches.begin()
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
     with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield

@@ -8,7 +8,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,8 +16,10 @@ import torch
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.memory_layout import repeat_ones
+from opbridge.capture.symbolic_sizes.model_branches import Branches
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
+from opbridge.torch_compat.symbols import limit_size
 
 _HINTS = type(torch.export.Dim.DYNAMIC)
 AS_IN_EXAMPLE = (
@@ -44,6 +46,8 @@ class DynamicSizes:
         self._inputs = inputs
         self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
         self._names: dict[str, str] = {}  # of the symbols of the latest capture
+        self.branches = Branches()
+        self._ranges_hold = True
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")
         self._shown_names = list(inputs.names)
@@ -97,19 +101,20 @@ class DynamicSizes:
             yield from _leaf_specs(value, by_name.get(name), name)
 
     def _for_torch(self) -> dict[str, Any]:
-        """The specification for torch.export. A name becomes Dim.DYNAMIC, whose range follows from the model; a
-        torch.export.Dim has its own range."""
-        specs = iter(
-            [
-                {axis: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in leaf.items()} or None
-                for leaf in self.leaves
-            ]
-        )
+        """The specification for torch.export. A name becomes Dim.DYNAMIC, whose range follows from the model; so does a
+        torch.export.Dim if its range does not hold, unless another one is derived from it, as in 2 * dim."""
+        roots = {name_of(dim.root) for dim in self._dims() if hasattr(dim, "root")}
+
+        def for_torch(dim: Any) -> Any:
+            is_free = isinstance(dim, str) or not (self._ranges_hold or hasattr(dim, "root") or name_of(dim) in roots)
+            return torch.export.Dim.DYNAMIC if is_free else dim
+
+        specs = iter([{axis: for_torch(dim) for axis, dim in leaf.items()} or None for leaf in self.leaves])
         return {name: _specs_like(value, specs) for name, value in self._inputs.parameters.items()}
 
     def equate(self, leaves: Sequence[Any]) -> None:
-        """Tells torch that sizes with the same name are equal. ``leaves`` are the model's inputs in the capture, whose
-        symbols have their names in the texts of messages from here on."""
+        """Tells torch that sizes with the same name are equal, and their bounds. ``leaves`` are the model's inputs in
+        the capture, whose symbols have their names in the texts of messages from here on."""
         self._names = self._names_in([leaf.shape if isinstance(leaf, torch.Tensor) else None for leaf in leaves])
         for leaf, given, axes in zip(leaves, self._inputs.leaves, self.leaves, strict=True):
             sizes = [leaf.shape[axis] for axis in _ones_among(axes, given)]
@@ -120,6 +125,9 @@ class DynamicSizes:
                 name = name_of(dim)
                 if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
                     raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
+                if isinstance(leaf.shape[axis], torch.SymInt):
+                    limit_size(leaf.shape[axis], getattr(dim, "min", None), getattr(dim, "max", None))
+        self.branches.begin_with(leaves)
 
     def bounds_of(self, name: str) -> tuple[Any, Any]:
         """The bounds of the torch.export.Dim with this name; None for what it leaves open, or if there is none."""
@@ -179,6 +187,7 @@ class DynamicSizes:
         the causes that fix sizes to them.
         """
         names = self._names_in(shapes)
+        self.branches.sizes, self.branches.shapes, self.branches.names = self, shapes, names
         for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
             for axis, dim in leaf.items():
                 if shape is None:
@@ -230,6 +239,25 @@ class DynamicSizes:
         ]
         return self._with_leaves(leaves)
 
+    def _dims(self) -> list[Any]:
+        """The specifications that are torch.export.Dims."""
+        return [dim for leaf in self.leaves for dim in leaf.values() if not isinstance(dim, (str, _HINTS))]
+
+    def have_ranges(self) -> bool:
+        """Whether torch.export keeps ranges that the caller has declared."""
+        return bool(self._dims())
+
+    def in_way(self, constant: Sequence[Collection[int]], ranges_hold: bool) -> DynamicSizes:
+        """The dynamic sizes in a program for some sizes only: without the ``constant`` axes of the leaves, and perhaps
+        for a part of the ranges that the caller has declared."""
+        self._ranges_hold = ranges_hold
+        self.leaves = [
+            {axis: dim for axis, dim in leaf.items() if axis not in axes}
+            for leaf, axes in zip(self.leaves, constant, strict=True)
+        ]
+        self.shapes = self._for_torch() if any(self.leaves) else None
+        return self
+
     def with_equal(
         self, names: Mapping[str, str], shapes: Sequence[Sequence[int | torch.SymInt] | None]
     ) -> DynamicSizes | None:
@@ -254,7 +282,7 @@ class DynamicSizes:
             return None
         result = copy.copy(self)
         result.leaves = leaves
-        result.shapes = result._for_torch()
+        result.shapes = result._for_torch() if any(leaves) else None
         return result
 
 

@@ -9,7 +9,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_fixed_sizes, warn_of_branches
+from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_branches, note_fixed_sizes
 from opbridge.capture.symbolic_sizes.caches_by_size import keep_caches_by_size
 from opbridge.capture.symbolic_sizes.conversions import (
     keep_order_of_operations,
@@ -51,7 +51,7 @@ def watch_sizes(
         keep_sizes_beside_complex(),
         add_missing_shapes(),
         refuse_numbers(sizes, caught, of_data),
-        warn_of_branches(sizes, caught),
+        note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
         pass_sizes_as_numbers(),
         keep_order_of_operations(),

@@ -1,0 +1,208 @@
+"""The branches of a model by its dynamic sizes, and sizes for which it goes the other way."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+
+from opbridge.capture.memory_layout import with_sizes
+from opbridge.capture.run_warnings import Location, warn_of_run_at
+from opbridge.capture.source import line_text
+from opbridge.torch_compat.symbols import finite_bound
+
+if TYPE_CHECKING:
+    from opbridge.capture.inputs import Inputs
+    from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+
+_MOST_TRIED = 3000  # combinations of sizes
+_MOST_ELEMENTS = 2**26  # of an input that is made
+
+
+@dataclasses.dataclass(frozen=True)
+class Branch:
+    """A condition on sizes that the model asked. ``asked`` is its sympy expression, ``text`` the same with the user's
+    names, and ``truth`` the answer for the sizes of the capture. ``is_known`` is whether torch knew the answer before.
+
+    ``keeps_way`` is whether the other way must not be captured: the size depends on data, or the model also uses the
+    answer itself. ``refusal`` is what to say if the program has this answer alone, where the example, one size of
+    which is 1, has the other one.
+    """
+
+    asked: Any
+    text: str
+    truth: bool
+    is_known: bool
+    keeps_way: bool
+    location: Location
+    refusal: str = ""
+
+    @property
+    def answer(self) -> tuple[str, bool]:
+        return self.text, self.truth
+
+    @property
+    def line(self) -> str:
+        return line_text(*self.location)
+
+    def warn(self) -> None:
+        what = f"a branch by a dynamic size: whether '{self.text}' was read as {self.truth}"
+        warn_of_run_at(what, self.location)
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherSizes:
+    """Inputs for which the model goes the other way of a branch. ``constant`` are the axes of each leaf whose sizes
+    that way fixes, and ``symbols`` torch's symbols of these."""
+
+    inputs: Inputs
+    constant: list[set[int]]
+    symbols: set[Any]
+
+
+class Branches:
+    """What the attempts to capture a model asked about its dynamic sizes.
+
+    After the last attempt, which succeeded, ``sizes`` are those dynamic sizes, ``shapes`` the shapes of the leaves in
+    it, and ``names`` the user's names of its symbols.
+    """
+
+    sizes: DynamicSizes
+    shapes: Sequence[Sequence[int | torch.SymInt] | None]
+    names: dict[str, str]
+
+    def __init__(self) -> None:
+        self._attempts: list[list[Branch]] = [[]]
+        self._ranges: dict[Any, Any] = {}
+
+    def begin(self) -> None:
+        """Begins an attempt."""
+        self._attempts.append([])
+
+    def begin_with(self, leaves: Sequence[Any]) -> None:
+        """Notes the ranges that the sizes of ``leaves``, the inputs of the capture, have before the model asks."""
+        self._ranges = {
+            symbol: env.var_to_range[symbol]
+            for size, env in _symbolic([leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
+            for symbol in size.free_symbols
+            if symbol in env.var_to_range
+        }
+
+    def note(self, branch: Branch) -> None:
+        self._attempts[-1].append(branch)
+
+    @property
+    def asked(self) -> list[Branch]:
+        """The branches of the last attempt, in order."""
+        return self._attempts[-1]
+
+    def warn_of_failed_attempts(self) -> None:
+        """Warns of branches that the last attempt did not ask: an earlier one may have fixed the answer."""
+        known = {branch.answer for branch in self.asked}
+        for branch in itertools.chain.from_iterable(self._attempts[:-1]):
+            if branch.answer not in known:
+                branch.warn()
+
+    @property
+    def env(self) -> Any:
+        """The ShapeEnv of the symbols; None if no size is symbolic."""
+        return next((env for _, env in _symbolic(self.shapes)), None)
+
+    def range_of(self, symbol: Any) -> Any:
+        """The range that the symbol had before the model asked anything."""
+        return self._ranges.get(symbol) or self.env.var_to_range[symbol]
+
+    def other_sizes(self, inputs: Inputs, wanted: Sequence[tuple[Branch, bool]]) -> OtherSizes | None:
+        """``inputs`` with other sizes, for which all conditions have the wanted truth; None if none are found."""
+        values = self._values_for(wanted)
+        if values is None:
+            return None
+        symbols = _fixed_by(*wanted[-1], values)
+        constant: list[set[int]] = []
+        made: dict[int, torch.Tensor] = {}
+        for leaf, shape in zip(inputs.leaves, self.shapes, strict=True):
+            symbolic = {axis: size.node.expr for axis, size in enumerate(shape or ()) if isinstance(size, torch.SymInt)}
+            constant.append({axis for axis, size in symbolic.items() if size.free_symbols <= symbols})
+            if not symbolic:
+                continue
+            sizes = {axis: int(size.xreplace(values)) for axis, size in symbolic.items()}
+            if 0 in leaf.shape or math.prod({**dict(enumerate(leaf.shape)), **sizes}.values()) > _MOST_ELEMENTS:
+                return None
+            made[id(leaf)] = with_sizes(leaf, sizes)
+        return OtherSizes(inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf)), constant, symbols)
+
+    def _values_for(self, wanted: Sequence[tuple[Branch, bool]]) -> dict[Any, Any] | None:
+        env = self.env
+        example = {
+            symbol: env.backed_var_to_val[symbol] for size, _ in _symbolic(self.shapes) for symbol in size.free_symbols
+        }
+        conditions = [(env.replace(branch.asked), truth) for branch, truth in wanted]
+        asked = conditions[-1][0]
+        symbols = sorted(asked.free_symbols, key=str)
+        if not symbols or not example.keys() >= asked.free_symbols:
+            return None
+        # The last condition decides most often, so it is evaluated first.
+        conditions.reverse()
+        numbers = {int(number) for condition, _ in conditions for number in condition.atoms(sympy.Integer)}
+        may_be_one = _is_linear(asked) and self._least(symbols[0]) == 1
+        for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), _MOST_TRIED):
+            values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
+            if all(condition.xreplace(values) == sympy.sympify(truth) for condition, truth in conditions):
+                return values
+        return None
+
+    def _candidates(
+        self, symbols: Sequence[Any], example: Mapping[Any, Any], numbers: set[int], may_be_one: bool
+    ) -> Iterator[dict[Any, int]]:
+        """Sizes to try, the likely ones first: one symbol at a time, then all of them."""
+        choices = {symbol: self._sizes_near(symbol, int(example[symbol]), numbers) for symbol in symbols}
+        if may_be_one:
+            choices[symbols[0]].append(1)
+        for symbol in symbols:
+            for size in choices[symbol]:
+                yield {symbol: size}
+        if len(symbols) > 1:
+            for chosen in itertools.product(*(choices[symbol][:40] for symbol in symbols)):
+                yield dict(zip(symbols, chosen, strict=True))
+
+    def _sizes_near(self, symbol: Any, size: int, numbers: set[int]) -> list[int]:
+        """Sizes from 2 on in the range of the symbol."""
+        least, most = self._least(symbol), finite_bound(self.range_of(symbol).upper) or 2**31
+        near = sorted(range(2, 2 * size + 66), key=lambda other: abs(other - size))
+        special = [number + more for number in sorted(numbers) for more in (-1, 0, 1)]
+        return [each for each in dict.fromkeys([*near, *special]) if max(least, 2) <= each <= most]
+
+    def _least(self, symbol: Any) -> int:
+        least = finite_bound(self.range_of(symbol).lower) or 1
+        # torch's own lower bound 2 only means that it treats 0 and 1 like any other size.
+        return 1 if least == 2 != self.sizes.bounds_of(self.names.get(str(symbol), ""))[0] else least
+
+
+def _fixed_by(branch: Branch, truth: bool, values: Mapping[Any, Any]) -> set[Any]:
+    """The symbols that a program for the wanted truth must take as constants: one that equals a number, or is 1, which
+    torch does not keep symbolic."""
+    symbols: set[Any] = branch.asked.free_symbols
+    is_equality = isinstance(branch.asked, sympy.Eq if truth else sympy.Ne) and _is_linear(branch.asked)
+    return symbols if is_equality else {symbol for symbol in symbols if values.get(symbol) == 1}
+
+
+def _is_linear(condition: Any) -> bool:
+    """Whether the condition compares one size with numbers, so that it holds for an interval of sizes, or for all but
+    one. If that interval has 1 but not 2, the condition means that the size is 1."""
+    if not isinstance(condition, sympy.core.relational.Relational) or len(condition.free_symbols) != 1:
+        return False
+    difference = condition.lhs - condition.rhs
+    return bool(difference.is_polynomial() and sympy.degree(difference) == 1)
+
+
+def _symbolic(shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> Iterator[tuple[Any, Any]]:
+    """The expression of each symbolic size in the shapes, and its ShapeEnv."""
+    for shape in shapes:
+        for size in shape or ():
+            if isinstance(size, torch.SymInt):
+                yield size.node.expr, size.node.shape_env

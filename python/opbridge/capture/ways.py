@@ -1,0 +1,150 @@
+"""Both ways of a model that branches by its dynamic sizes.
+
+A capture follows one run of the model. Where that run asks whether a condition on sizes holds, the model is captured
+again with sizes for which the answer is the other one, and the program chooses between the two captures when it runs.
+A branch the other way of which cannot be captured stays that of the example, with a warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge import _core
+from opbridge.capture.program import NUMBER, Program, Sizes
+from opbridge.capture.run_warnings import hold_warnings, show_warnings
+from opbridge.capture.symbolic_sizes.numbers import number
+from opbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from opbridge.capture.autograd_function.calls import FunctionCall
+    from opbridge.capture.inputs import Inputs
+    from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
+
+_MOST_BRANCHES = 3  # in a row: each doubles the captures
+_MOST_CAPTURES = 2**_MOST_BRANCHES
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """What a capture starts from. ``constant`` are the axes of each leaf that are constant in this way alone, and
+    ``calls`` the calls of functions that those of its program follow. ``ranges_hold`` is whether torch refuses a
+    program that does not hold for all sizes of the ranges that the caller has declared."""
+
+    inputs: Inputs
+    constant: list[set[int]]
+    calls: list[FunctionCall]
+    ranges_hold: bool
+    is_first: bool = False
+
+
+@dataclasses.dataclass
+class Captured:
+    """A program of one way, and what it asked about its sizes."""
+
+    program: Program
+    branches: Branches
+    way: Way
+
+
+Capture = Callable[[Way], Captured]
+
+
+def capture_ways(capture: Capture, inputs: Inputs, have_ranges: bool) -> Program:
+    """The program of all ways that ``capture`` finds for the model. ``have_ranges`` is whether ranges are declared."""
+    way = Way(inputs, [set() for _ in inputs.leaves], [], True, is_first=True)
+    try:
+        return _Ways(capture).all_from(capture(way), 0)
+    except UnsupportedError as error:
+        if not have_ranges:
+            raise
+        refusal = error
+    # The ways together may cover the ranges: then nothing is left to warn of.
+    with hold_warnings() as held, contextlib.suppress(UnsupportedError):
+        program = _Ways(capture).all_from(capture(dataclasses.replace(way, ranges_hold=False)), 0)
+        if not held:
+            return program
+    raise refusal
+
+
+class _Ways:
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._captures = 1
+
+    def all_from(self, captured: Captured, known: int) -> Program:
+        """The program of the ways that differ from ``captured`` after the first ``known`` branches."""
+        program, branches = captured.program, captured.branches
+        branches.warn_of_failed_attempts()
+        # The example goes the other way of the first branch that has a refusal.
+        refused = next((i for i, branch in enumerate(branches.asked) if branch.refusal), None)
+        for i in reversed(range(known, len(branches.asked))):
+            branch = branches.asked[i]
+            chosen = self._with_other_way(program, captured, i)
+            if chosen is not None:
+                program = chosen
+            elif i == refused:
+                raise UnsupportedError(branch.refusal, branch.line)
+            elif not branch.is_known:
+                branch.warn()
+        return program
+
+    def _with_other_way(self, program: Program, captured: Captured, index: int) -> Program | None:
+        """The choice between ``program`` and the other way of a branch; None if that way cannot be captured."""
+        branch = captured.branches.asked[index]
+        wanted = [(each, each.truth) for each in captured.branches.asked[:index]] + [(branch, not branch.truth)]
+        way = captured.way
+        open_branches = [each for each in captured.branches.asked if not (each.keeps_way or each.is_known)]
+        if branch.keeps_way or len(open_branches) > _MOST_BRANCHES or self._captures == _MOST_CAPTURES:
+            return None
+        with hold_warnings() as held:
+            try:
+                sizes = captured.branches.other_sizes(way.inputs, wanted)
+                if sizes is None:
+                    return None
+                self._captures += 1
+                constant = [a | b for a, b in zip(way.constant, sizes.constant, strict=True)]
+                other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False))
+                # Of constant sizes, and of what torch knows, the other way asks nothing.
+                answers = [
+                    (each.text, truth)
+                    for each, truth in wanted
+                    if not each.is_known and not each.asked.free_symbols <= sizes.symbols
+                ]
+                if [each.answer for each in other.branches.asked[: len(answers)]] != answers:
+                    return None
+                others = self.all_from(other, len(answers))
+                condition = _condition(branch, captured.branches, program.graph)
+                graphs = (program.graph, others.graph) if branch.truth else (others.graph, program.graph)
+                chosen = Program(_core.choose(condition, *graphs), others.calls)
+            except Exception:  # the model may not run the other way
+                return None
+        show_warnings(held)
+        return chosen
+
+
+def _condition(branch: Branch, branches: Branches, graph: _core.Graph) -> _core.Graph:
+    """A program with the inputs of ``graph`` that returns whether the condition of the branch holds."""
+    env = branches.env
+    sizes = Sizes(branches.names, branches.sizes, branches.range_of)
+    symbols = {symbol: sizes.dim_of(symbol, env) for symbol in env.backed_var_to_val}
+    builder = _core.ProgramBuilder.like(graph, {str(dim): dim for dim in symbols.values()})
+    made = 0
+
+    def emit(key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER) -> _core.ProgramValue:
+        nonlocal made
+        made += 1
+        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        return builder.call(key, names, arguments, {}, [(f"condition_{made}", dtype, size)], "", branch.line)[0]
+
+    sizes.compute_with(emit)
+    value = number(env.replace(branch.asked), env, emit, sizes)
+    result = [("condition", torch.bool, ())]
+    builder.output(
+        builder.call("aten::scalar_tensor", ("s", "dtype"), (value, torch.bool), {}, result, "", branch.line)[0], ""
+    )
+    return builder.finish()

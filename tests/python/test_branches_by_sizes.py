@@ -1,0 +1,260 @@
+"""A model that branches by its dynamic sizes is exported with all its ways."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from dynamic_check import CAPTURES
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+import opbridge
+from checking.models import export_and_verify
+from opbridge import TraceWarning
+from opbridge.runtime import run, session
+
+Function = Callable[..., Any]
+ROWS = (1, 2, 3, 4, 7, 8, 9)
+
+
+def check(
+    model: Any, folder: pathlib.Path, capture: Any, example: int, rows: tuple[int, ...] = ROWS, dim: Any = "n"
+) -> pathlib.Path:
+    """Exports with ``example`` rows, without a warning, and compares for each number of rows."""
+    path = folder / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        export_and_verify(model, path, [torch.randn(n, 4) for n in (example, *rows)], {0: dim}, capture)
+    return path
+
+
+def pads(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] % 4 != 0:
+        x = F.pad(x, (0, 0, 0, 4 - x.shape[0] % 4))
+    return x.reshape(x.shape[0] // 4, 4, 4).sum(1)
+
+
+def returns_early(x: torch.Tensor) -> Any:
+    if x.shape[0] < 4:
+        return x, x.sum(0)
+    x = x * 2
+    return x[::2], x[0]
+
+
+def asks_twice(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        if x.shape[0] % 2:
+            x = torch.cat([x, x[-1:]])
+        x = x.reshape(-1, 2, 4).sum(1)
+    return x
+
+
+def asks_both(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] > 3 and x.shape[0] % 2 == 0 else x - 1
+
+
+def asks_for_one(x: torch.Tensor) -> torch.Tensor:
+    return x.squeeze(0) * 2 if x.shape[0] == 1 else x[0] + x.sum(0)
+
+
+def asks_for_three(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(4, 3).t() if x.shape[0] == 3 else x - 1
+
+
+def attends(x: torch.Tensor) -> torch.Tensor:
+    mask = None
+    if x.shape[0] > 1:
+        mask = torch.full((x.shape[0], x.shape[0]), float("-inf")).triu(1)
+    return F.scaled_dot_product_attention(x[None], x[None], x[None], attn_mask=mask)
+
+
+def catches(x: torch.Tensor) -> torch.Tensor:
+    try:
+        if x.shape[0] > 3:
+            raise ValueError
+    except ValueError:
+        return x
+    return x * 2
+
+
+MODELS: list[Function] = [pads, returns_early, asks_both, asks_for_one, asks_for_three, attends, catches]
+
+
+@CAPTURES
+@pytest.mark.parametrize("example", [2, 8, 9])
+@pytest.mark.parametrize("model", MODELS)
+def test_all_ways(model: Function, example: int, capture: Any, tmp_path: pathlib.Path) -> None:
+    check(model, tmp_path, capture, example)
+
+
+@CAPTURES
+@pytest.mark.parametrize("model", [pads, returns_early, asks_both, asks_for_one, attends])
+def test_all_ways_by_an_example_of_one_row(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    check(model, tmp_path, capture, 1)
+
+
+@CAPTURES
+def test_branches_behind_a_branch(capture: Any, tmp_path: pathlib.Path) -> None:
+    check(asks_twice, tmp_path, capture, 6, (3, 4, 5, 6, 7, 8, 9, 13))
+
+
+@CAPTURES
+def test_branches_by_two_axes(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Embedding(nn.Module):
+        """Pads as the patch embeddings of Swin and MobileViT do."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.projection = nn.Conv2d(3, 4, 4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            height, width = x.shape[-2:]
+            if width % 4 != 0:
+                x = F.pad(x, (0, 4 - width % 4))
+            if height % 4 != 0:
+                x = F.pad(x, (0, 0, 0, 4 - height % 4))
+            return self.projection(x)
+
+    path = tmp_path / "model.onnx"
+    images = [torch.randn(2, 3, *size) for size in ((8, 8), (8, 9), (9, 8), (13, 14), (4, 4))]
+    export_and_verify(Embedding(), path, images, {2: "height", 3: "width"}, capture)
+    weights = [weight.name for weight in onnx.load(path).graph.initializer]
+    assert len([name for name in weights if name.startswith("projection")]) == 2, "one copy for all ways"
+
+
+@CAPTURES
+@pytest.mark.parametrize("dim", [Dim("n"), Dim("n", min=1, max=64), Dim.DYNAMIC, Dim.AUTO], ids=str)
+def test_forms_of_dims(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    check(pads, tmp_path, capture, 8, (4, 5, 64), dim)
+
+
+@CAPTURES
+def test_the_range_of_a_dim_decides(capture: Any, tmp_path: pathlib.Path) -> None:
+    path = check(catches, tmp_path, capture, 3, (1, 2), Dim("n", max=3))
+    assert "If" not in {node.op_type for node in onnx.load(path).graph.node}
+
+
+@CAPTURES
+@pytest.mark.parametrize("options", [{"opset_version": 11}, {"target": "onnx"}, {"simplify": False}], ids=str)
+def test_options(options: dict[str, Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    opbridge.export(
+        pads, (torch.randn(8, 4),), path, capture=capture, dynamic_shapes=({0: "n"},), output_names=["sums"], **options
+    )
+    for rows in ROWS:
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(run(session(path), {"x": x})[0], pads(x))
+    assert [output.name for output in onnx.load(path).graph.output] == ["sums"]
+
+
+class Either(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.few, self.many = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.many(x) if x.shape[0] > 3 else self.few(x)
+
+
+@CAPTURES
+def test_parameters_as_inputs(capture: Any, tmp_path: pathlib.Path) -> None:
+    model, path = Either(), tmp_path / "model.onnx"
+    options: dict[str, Any] = {"capture": capture, "dynamic_shapes": ({0: "n"},)}
+    opbridge.export(model, (torch.randn(8, 4),), path, export_params=False, **options)
+    loaded = session(path)
+    names = [each.name for each in loaded.get_inputs()]
+    assert names == ["x", *model.state_dict()]
+    for rows in ROWS:
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(run(loaded, {"x": x, **model.state_dict()})[0], model(x))
+    opbridge.export(model, (torch.randn(8, 4),), path, keep_initializers_as_inputs=True, **options)
+    assert [each.name for each in onnx.load(path).graph.input] == names
+    torch.testing.assert_close(run(session(path), {"x": x})[0], model(x))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: int) -> torch.Tensor:
+        return x * factor
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, factor: int) -> Any:
+        return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(float(factor))))
+
+
+@CAPTURES
+def test_calls_of_functions_with_symbolic(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        x = Doubled.apply(x, 2)
+        return Doubled.apply(x, 3) if x.shape[0] > 3 else Doubled.apply(Doubled.apply(x, 5), 7)
+
+    check(model, tmp_path, capture, 2)
+    check(model, tmp_path, capture, 8)
+
+
+def returns_other_ranks(x: torch.Tensor) -> torch.Tensor:
+    return x.sum() if x.shape[0] > 3 else x
+
+
+def asks_for_data(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy()) if x.shape[0] > 3 else x * 2
+
+
+@CAPTURES
+@pytest.mark.parametrize("model", [returns_other_ranks, asks_for_data])
+def test_a_way_that_cannot_be_captured_is_told(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    with pytest.warns(TraceWarning, match="a branch by a dynamic size: whether 'n > 3' was read as False"):
+        opbridge.export(model, (torch.randn(2, 4),), path, capture=capture, dynamic_shapes=({0: "n"},))
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(run(session(path), {"x": x})[0], model(x))
+
+
+@CAPTURES
+def test_too_many_branches_are_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for i in range(3, 9):
+            if x.shape[0] % i == 1:
+                x = x + i
+        return x
+
+    path = tmp_path / "model.onnx"
+    with pytest.warns(TraceWarning, match="a branch by a dynamic size") as told:
+        opbridge.export(model, (torch.randn(2, 4),), path, capture=capture, dynamic_shapes=({0: "n"},))
+    assert len({str(warning.message) for warning in told}) == 6
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(run(session(path), {"x": x})[0], model(x))
+
+
+class Counting(nn.Module):
+    counts: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("counts", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 3:
+            self.counts += 1
+        return x + self.counts
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    ("mutations", "message"), [(False, "writes to the buffer"), (True, "returns or changes . or . tensors")]
+)
+def test_a_buffer_that_one_way_changes_is_refused(
+    mutations: bool, message: str, capture: Any, tmp_path: pathlib.Path
+) -> None:
+    options: dict[str, Any] = {"dynamic_shapes": ({0: "n"},), "mutations_as_outputs": mutations, "capture": capture}
+    model = Counting()
+    with pytest.raises(opbridge.UnsupportedError, match=message):
+        opbridge.export(model, (torch.randn(2, 4),), tmp_path / "model.onnx", **options)
+    assert model.counts.tolist() == [0, 0, 0, 0]
