@@ -109,6 +109,8 @@ class _Ways:
                 self._captures += 1
                 constant = [a | b for a, b in zip(way.constant, sizes.constant, strict=True)]
                 other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False))
+                if other.branches.fixes_more_than(captured.branches, constant):
+                    return None
                 # Of constant sizes, and of what torch knows, the other way asks nothing.
                 answers = [
                     (each.text, truth)

@@ -73,7 +73,7 @@ class Branches:
     """
 
     sizes: DynamicSizes
-    shapes: Sequence[Sequence[int | torch.SymInt] | None]
+    shapes: Sequence[Sequence[int | torch.SymInt] | None] = ()  # none if no size is dynamic
     names: dict[str, str]
 
     def __init__(self) -> None:
@@ -116,6 +116,15 @@ class Branches:
     def range_of(self, symbol: Any) -> Any:
         """The range that the symbol had before the model asked anything."""
         return self._ranges.get(symbol) or self.env.var_to_range[symbol]
+
+    def fixes_more_than(self, other: Branches, constant: Sequence[set[int]]) -> bool:
+        """Whether sizes are constants here that are dynamic in ``other``, besides those of the axes ``constant`` of
+        each leaf. Dim.AUTO allows that."""
+        return any(
+            isinstance(size, int) and isinstance(size_there, torch.SymInt) and axis not in axes
+            for shape, shape_there, axes in zip(self.shapes, other.shapes, constant, strict=False)
+            for axis, (size, size_there) in enumerate(zip(shape or (), shape_there or (), strict=True))
+        )
 
     def other_sizes(self, inputs: Inputs, wanted: Sequence[tuple[Branch, bool]]) -> OtherSizes | None:
         """``inputs`` with other sizes, for which all conditions have the wanted truth; None if none are found."""
