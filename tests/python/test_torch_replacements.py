@@ -126,6 +126,7 @@ USED = {
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
     "symbols.NEW_TENSOR": "sizes",
+    "symbols.NUMBER_OF_TYPE": "sizes",
     "symbols.PAD": "sizes",
     "symbols.ROUND": "sizes",
     "symbols.OVERLAP": "copied",
