@@ -25,6 +25,7 @@ import torch.fx._lazy_graph_module
 import torch.fx._symbolic_trace
 import torch.fx.proxy
 import torch.nn.attention.flex_attention
+from seen import Seen
 from torch import nn
 from torch._decomp import decomposition_table
 from torch._functorch._aot_autograd import frontend_utils
@@ -231,7 +232,7 @@ def test_replaced_in_the_capturing_thread_alone(case: str, fails: bool, elsewher
 
 def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
     model = nn.Sequential(nn.Dropout(), nn.Linear(2, 2))
-    seen: list[Any] = []
+    seen = Seen()
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -240,7 +241,7 @@ def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             modes = [(lambda: [m.training for m in self.modules()]), lambda: nn.ReLU().training]
-            seen.append([mode() for mode in modes] + [elsewhere(mode) for mode in modes])
+            seen.put([mode() for mode in modes] + [elsewhere(mode) for mode in modes])
             self.train()
             assert self.inner[0].training
             return self.inner[1](x)
@@ -250,7 +251,7 @@ def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
     own = [True, True, True, False]
     for capture in ("export", "trace"):
         opbridge.capture.capture(outer, (torch.rand(1, 2),), how=capture)
-        assert seen.pop() == [[False] * 4, True, own, True]
+        assert seen.taken()[-1] == [[False] * 4, True, own, True]
         assert [m.training for m in outer.modules()] == own
     assert "training" not in vars(nn.Module)
     assert not hasattr(nn.Module, "training")
@@ -414,14 +415,16 @@ def test_branches_elsewhere_end_after_a_capture(elsewhere: Any, tmp_path: Path) 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_models_are_answered_by_bools(capture: Any, tmp_path: Path) -> None:
     questions = torch.compiler.is_compiling, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export
-    answers = []
+    seen = Seen()
 
     class Asking(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            answers.extend(question() for question in questions)
+            for question in questions:
+                seen.put(question())
             return x + 1
 
     opbridge.export(Asking(), (torch.rand(2),), tmp_path / "model.onnx", capture=capture)
+    answers = seen.taken()
     assert answers
     assert all(answer is True for answer in answers)
     assert all(question() is False for question in questions)

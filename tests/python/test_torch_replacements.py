@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from replacement_scenarios import OF_TORCHVISION, SCENARIOS, Model, X
+from seen import Seen
 from torch import nn
 from torch.fx.experimental import proxy_tensor
 
@@ -198,27 +199,27 @@ def test_torch_goes_through_the_tables_of_recurrent_layers() -> None:
 
 def test_the_state_of_torch_fx_is_of_the_thread() -> None:
     assert exporting.PATCHER_OF_FX in replacements_used("questions")
-    seen = []
+    seen = Seen()
 
     def look(model: Model, x: torch.Tensor) -> torch.Tensor:
         proxies: Any = exporting.proxies
-        seen.append((getattr(proxies, exporting.CURRENT_TRACER), vars(proxies)[exporting.CURRENT_TRACER]))
+        seen.put((getattr(proxies, exporting.CURRENT_TRACER), vars(proxies)[exporting.CURRENT_TRACER]))
         return x + 1
 
     capture(Model(look), (X,))
-    assert any(here is not None and elsewhere is None for here, elsewhere in seen)
+    assert any(here is not None and elsewhere is None for here, elsewhere in seen.taken())
 
 
 def test_sizes_are_numbers_to_the_model() -> None:
-    kinds = []
+    kinds = Seen()
 
     def look(model: Model, x: torch.Tensor) -> torch.Tensor:
-        kinds.append((type(x.shape[0]), isinstance(x.shape[0], int)))
+        kinds.put((type(x.shape[0]), isinstance(x.shape[0], int)))
         return x + 1
 
     for how in ("export", "trace"):
         capture(Model(look), (X,), how=how, dynamic_axes={"args_0": {0: "n"}})
-    assert set(kinds) == {(torch.SymInt, True)}
+    assert set(kinds.taken()) == {(torch.SymInt, True)}
 
 
 def test_torch_gives_functions_signatures_by_lambdas() -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dynamic_check import CAPTURES, agrees
+from seen import Seen
 from torch import nn
 
 import opbridge
@@ -76,17 +77,17 @@ def test_a_shortcut_stays_if_the_general_way_is_refused(capture: Any, tmp_path: 
 
 
 def test_other_threads_are_not_told(tmp_path: pathlib.Path) -> None:
-    told = []
+    told = Seen()
 
     class Asking(Positions):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            thread = threading.Thread(target=lambda: told.append(torch.jit.is_tracing()))
+            thread = threading.Thread(target=lambda: told.put(torch.jit.is_tracing()))
             thread.start()
             thread.join()
             return super().forward(x)
 
     opbridge.export(Asking(), IMAGE, tmp_path / "m.onnx", dynamic_shapes=IMAGES)
-    assert set(told) == {False}
+    assert set(told.taken()) == {False}
 
 
 def test_torch_traces_a_model_meanwhile(tmp_path: pathlib.Path) -> None:

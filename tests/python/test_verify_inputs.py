@@ -13,6 +13,7 @@ import onnx
 import pytest
 import torch
 from command import opbridge as command
+from seen import Seen
 from torch import nn
 from torch.export import Dim
 
@@ -81,13 +82,13 @@ def opbridge_linear(path: Path) -> nn.Linear:
 
 
 def test_values_are_like_the_given_ones(tmp_path: Path) -> None:
-    seen: list[tuple[torch.Tensor, ...]] = []
+    seen = Seen()
 
     def model(
         f: torch.Tensor, i: torch.Tensor, b: torch.Tensor, c: torch.Tensor, h: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         if not torch.compiler.is_exporting():
-            seen.append((f, i, b, c, h))
+            seen.put((f, i, b, c, h))
         return f * 2, i + 1, ~b, c * c, h + h
 
     given = (
@@ -98,10 +99,11 @@ def test_values_are_like_the_given_ones(tmp_path: Path) -> None:
         torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
     )
     opbridge.export(model, given, tmp_path / "m.onnx")
-    seen.clear()
+    seen.taken()
     assert opbridge.verify(tmp_path / "m.onnx", model, given, random_inputs=3).ok
-    assert len(seen) == 4
-    for drawn in seen[1:]:
+    _, *others = seen.taken()
+    assert len(others) == 3
+    for drawn in others:
         for tensor, like in zip(drawn, given, strict=True):
             assert (tensor.dtype, tensor.shape) == (like.dtype, like.shape)
         assert not torch.equal(drawn[0], given[0])
@@ -110,18 +112,18 @@ def test_values_are_like_the_given_ones(tmp_path: Path) -> None:
 
 
 def test_values_of_tensors_whose_elements_are_equal(tmp_path: Path) -> None:
-    seen: list[tuple[torch.Tensor, ...]] = []
+    seen = Seen()
 
     def model(x: torch.Tensor, keep: torch.Tensor, drop: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         if not torch.compiler.is_exporting():
-            seen.append((x, keep, drop, i))
+            seen.put((x, keep, drop, i))
         return torch.where(keep & ~drop, x, 0) + i
 
     given = (torch.ones(64), torch.ones(64).bool(), torch.zeros(64).bool(), torch.full((64,), 3))
     opbridge.export(model, given, tmp_path / "m.onnx")
-    seen.clear()
+    seen.taken()
     assert opbridge.verify(tmp_path / "m.onnx", model, given, random_inputs=2).ok
-    for x, *others in seen[1:]:
+    for x, *others in seen.taken()[1:]:
         assert x.min() < 0 < x.max()
         assert all(torch.equal(drawn, like) for drawn, like in zip(others, given[1:], strict=True))
 

@@ -1,4 +1,5 @@
-"""Records and restores what a model holds in the attributes of its modules and of the objects in them."""
+"""Records and restores what a model holds: in the attributes of its modules and of the objects in them, and in the
+variables of its functions."""
 
 from __future__ import annotations
 
@@ -6,22 +7,33 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import sys
+import inspect
 import types
 from collections.abc import Iterable, Iterator
-from operator import is_
 from typing import Any
 
 import torch
 
+from opbridge.capture.state.functions import CachedFunction, CacheHolder, Reached, holders_of_class, holders_of_function
+from opbridge.capture.state.holders import (
+    BuffersHolder,
+    DictHolder,
+    EmptyHolder,
+    Holder,
+    ListHolder,
+    NamedHolder,
+    ParametersHolder,
+    SetHolder,
+    SlotsHolder,
+    TensorHolder,
+)
+from opbridge.capture.state.ownership import FOREIGN, classes_of
 from opbridge.torch_compat import (
     BUFFERS,
     MODULES,
     PARAMETERS,
     DisableTorchFunction,
     buffers_of,
-    is_fake,
-    is_traceable_wrapper_subclass,
     is_transformed,
     parameters_of,
     unset_fake_temporarily,
@@ -30,42 +42,24 @@ from opbridge.torch_compat import (
 _WITHOUT_PARTS = frozenset(
     {int, float, complex, bool, str, bytes, type(None), range, slice, type, types.ModuleType, torch.dtype, torch.device}
 )
-# Objects of these packages do not belong to the model, although it may refer to them.
-_FOREIGN = frozenset({"logging", "threading", "_thread", "weakref", "enum", "typing", "abc", "re"})
-_FOREIGN_CLASSES = sys.stdlib_module_names | {"builtins", "torch"}
 _CONTAINERS = frozenset({dict, collections.OrderedDict, list, set, collections.deque})
-_DATA = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    dict,
-    list,
-    tuple,
-    set,
-    frozenset,
-    collections.deque,
-    torch.Tensor,
-)
-_MISSING = object()
 
 
 class Attributes:
     """A record of what ``roots``, the model and its inputs, hold: parameters, buffers and other attributes; in dicts,
-    lists, sets and plain objects, and in attributes of classes."""
+    lists, sets and plain objects, in attributes of classes, and in variables of the functions that these have."""
 
     def __init__(self, *roots: Any) -> None:
-        self._holders: list[_Holder] = []
+        self._holders: list[Holder] = []
         seen: set[int] = set()
-        found: list[tuple[Any, _Holder | None, Any]] = [(root, None, None) for root in roots]
+        reached = Reached()
+        found: list[tuple[Any, Holder | None, Any]] = [(root, None, None) for root in roots]
         while found:
             value, parent, key = found.pop()
             if id(value) in seen:
                 continue
             seen.add(id(value))
-            for holder in _holders_of(value, seen):
+            for holder in _holders_of(value, seen, reached):
                 holder.parent, holder.key = parent, key
                 self._holders.append(holder)
                 empty = {}
@@ -76,16 +70,16 @@ class Attributes:
                     elif kind not in _WITHOUT_PARTS:
                         found.append((part, holder, key_of_part))
                 if empty:
-                    self._holders.append(_Empty(empty))
+                    self._holders.append(EmptyHolder(empty))
                     self._holders[-1].parent = holder
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        return [holder.owner for holder in self._holders if isinstance(holder, _Tensor)]
+        return [holder.owner for holder in self._holders if isinstance(holder, TensorHolder)]
 
     def lay_gradients_aside(self) -> None:
         for holder in self._holders:
-            if isinstance(holder, _Tensor):
+            if isinstance(holder, TensorHolder):
                 holder.lay_gradient_aside()
 
     def changes(self) -> list[str]:
@@ -148,288 +142,48 @@ def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-class _Holder:
-    """A container that holds values by keys. The base class is for values that never change."""
-
-    __slots__ = ("before", "key", "owner", "parent")
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = owner
-        self.parent: _Holder | None = None
-        self.key: Any = None
-        self.before = self.content()
-
-    @property
-    def path(self) -> str:
-        return "" if self.parent is None else self.parent.path_of(self.key)
-
-    def path_of(self, key: Any) -> str:
-        return f"{self.path}[{key!r}]"
-
-    def content(self) -> dict[Any, Any]:
-        return dict(enumerate(self.owner))
-
-    def differing(self) -> list[Any]:
-        """The keys whose objects have changed; all keys if only their order has changed."""
-        return []
-
-    def changes(self) -> list[str]:
-        """The paths of the differing keys whose values are distinguishable from the former ones."""
-        differing = self.differing()
-        now = self.content() if differing else {}
-        return [
-            self.path_of(key) for key in differing if not _same(self.before.get(key, _MISSING), now.get(key, _MISSING))
-        ]
-
-    def put_back(self) -> None: ...
-
-    def put_back_written(self) -> None: ...
-
-
-class _Empty(_Holder):
-    """Empty containers, the most frequent content of modules."""
-
-    __slots__ = ()
-
-    def content(self) -> dict[Any, Any]:
-        return dict(self.owner)
-
-    def path_of(self, key: Any) -> str:
-        assert self.parent is not None
-        return self.parent.path_of(key)
-
-    def differing(self) -> list[Any]:
-        return [key for key, container in self.owner.items() if container] if any(self.owner.values()) else []
-
-    def changes(self) -> list[str]:
-        return [self.path_of(key) for key in self.differing()]
-
-    def put_back(self) -> None:
-        for container in self.owner.values():
-            container.clear()
-
-
-class _Changing(_Holder):
-    __slots__ = ()
-
-    def differing(self) -> list[Any]:
-        now, before = self.content(), self.before
-        if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
-            return []
-        keys = [key for key in {**before, **now} if before.get(key, _MISSING) is not now.get(key, _MISSING)]
-        return keys or list(now)
-
-
-class _Dict(_Changing):
-    __slots__ = ()
-
-    def content(self) -> dict[Any, Any]:
-        return dict(self.owner)
-
-    def differing(self) -> list[Any]:
-        now, before = self.owner, self.before
-        if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
-            return []
-        return super().differing()
-
-    def put_back(self) -> None:
-        kind: Any = collections.OrderedDict if isinstance(self.owner, collections.OrderedDict) else dict
-        kind.clear(self.owner)
-        kind.update(self.owner, self.before)
-
-
-class _Named(_Dict):
-    """The attributes of an object."""
-
-    __slots__ = ()
-
-    def path_of(self, key: Any) -> str:
-        return f"{self.path}.{key}".lstrip(".")
-
-
-class _Parameters(_Named):
-    """The parameters or buffers that a module registers."""
-
-    __slots__ = ()
-
-    def changes(self) -> list[str]:
-        return []
-
-
-class _Buffers(_Parameters):
-    __slots__ = ()
-
-    def put_back_written(self) -> None:
-        for name, before in self.before.items():
-            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
-                self.owner[name] = before
-
-
-class _Slots(_Changing):
-    __slots__ = ()
-    path_of = _Named.path_of
-
-    def content(self) -> dict[Any, Any]:
-        return {
-            name: getattr(self.owner, name) for name in _traits(type(self.owner)).slots if hasattr(self.owner, name)
-        }
-
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                object.__setattr__(self.owner, name, self.before[name])
-            else:
-                object.__delattr__(self.owner, name)
-
-
-class _OfClass(_Changing):
-    __slots__ = ()
-    path_of = _Named.path_of
-
-    @property
-    def path(self) -> str:
-        return str(self.owner.__qualname__)
-
-    def content(self) -> dict[Any, Any]:
-        return {
-            name: value
-            for name, value in vars(self.owner).items()
-            if isinstance(value, _DATA) and not name.startswith("__")
-        }
-
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                setattr(self.owner, name, self.before[name])
-            else:
-                delattr(self.owner, name)
-
-
-class _List(_Changing):
-    """A list or a deque."""
-
-    __slots__ = ()
-
-    def put_back(self) -> None:
-        self.owner.clear()
-        self.owner.extend(self.before.values())
-
-
-class _Set(_Changing):
-    __slots__ = ()
-
-    def content(self) -> dict[Any, Any]:
-        return {value: value for value in self.owner}
-
-    def put_back(self) -> None:
-        self.owner.clear()
-        self.owner.update(self.before)
-
-
-class _Tensor(_Holder):
-    """A tensor's memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
-
-    __slots__ = ("_alias", "_grad", "_memory", "_requires_grad")
-
-    def __init__(self, owner: torch.Tensor) -> None:
-        super().__init__(owner)
-        self._alias = owner.detach()
-        self._memory = _memory_of(owner)
-        self._requires_grad = owner.requires_grad
-        self._grad = owner.grad if owner.is_leaf else None
-
-    def lay_gradient_aside(self) -> None:
-        """Removes the gradient during the run: autograd would otherwise add to it in place."""
-        if self._grad is not None:
-            self.owner.grad = None
-
-    def content(self) -> dict[Any, Any]:
-        return {}
-
-    def differing(self) -> list[Any]:
-        tensor = self.owner
-        names = []
-        if _memory_of(tensor) != self._memory:
-            names.append("data")
-        if tensor.is_leaf and tensor.grad is not None:
-            names.append("grad")
-        if tensor.requires_grad != self._requires_grad or (tensor.is_leaf and tensor.grad is not self._grad):
-            names.append("")
-        return names
-
-    def changes(self) -> list[str]:
-        """Leaves out the memory of tensors that are not parameters: the captured program contains the writes to it."""
-        return [
-            f"{self.path}.{name}"
-            for name in self.differing()
-            if name and not (name == "data" and not self._is_parameter())
-        ]
-
-    def put_back_written(self) -> None:
-        if not self._is_parameter() and _memory_of(self.owner) != self._memory:
-            self.owner.data = self._alias
-
-    def _is_parameter(self) -> bool:
-        return isinstance(self.owner, torch.nn.Parameter)
-
-    def put_back(self) -> None:
-        tensor = self.owner
-        if _memory_of(tensor) != self._memory:
-            tensor.data = self._alias
-        if tensor.is_leaf:
-            tensor.requires_grad_(self._requires_grad)
-            tensor.grad = self._grad
-
-
-def _memory_of(tensor: torch.Tensor) -> Any:
-    is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
-    if tensor.layout is not torch.strided or is_wrapper:
-        return None
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
+def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder]:
     if isinstance(value, dict):
-        yield _Dict(value)
+        yield DictHolder(value)
     elif isinstance(value, (list, collections.deque)):
-        yield _List(value)
+        yield ListHolder(value)
     elif isinstance(value, set):
-        yield _Set(value)
+        yield SetHolder(value)
     elif isinstance(value, (tuple, frozenset)):
-        yield _Holder(value)
+        yield Holder(value)
     elif isinstance(value, torch.Tensor):
         if is_transformed(value):  # a module may keep it when torch.func's transform has ended, as recurrent ones do
             return
-        yield _Tensor(value)
+        yield TensorHolder(value)
     elif isinstance(value, types.MethodType):
-        yield _Holder((value.__self__,))
+        yield Holder((value.__self__, value.__func__))
     elif isinstance(value, functools.partial):
-        yield _Holder((value.func, value.args, value.keywords))
+        yield Holder((value.func, value.args, value.keywords))
+    elif isinstance(value, types.FunctionType):
+        yield from holders_of_function(value, seen, reached)
+    elif isinstance(value, CachedFunction):
+        yield CacheHolder(value)
     traits = _traits(type(value))
     if traits.foreign:
         return
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is dict:
         if isinstance(value, torch.nn.Module):
-            for name, holder in ((PARAMETERS, _Parameters), (BUFFERS, _Buffers), (MODULES, _Named)):
+            for name, holder in ((PARAMETERS, ParametersHolder), (BUFFERS, BuffersHolder), (MODULES, NamedHolder)):
                 registered = attributes.get(name)
                 if isinstance(registered, dict):
                     seen.add(id(registered))
                     yield holder(registered)
-        yield _Named(attributes)
+        yield NamedHolder(attributes)
     if traits.slots:
-        yield _Slots(value)
-    for base in traits.classes:
-        if id(base) not in seen:
-            seen.add(id(base))
-            yield _OfClass(base)
+        yield SlotsHolder(value, traits.slots)
+    yield from holders_of_class(type(value), seen, reached)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Traits:
     foreign: bool
     slots: tuple[str, ...]  # attributes that objects of the class keep outside of ``__dict__``
-    classes: tuple[type, ...]  # those of the class and its bases that the user defines
 
 
 _known_traits: dict[type, _Traits] = {}
@@ -443,20 +197,11 @@ def _traits(kind: type) -> _Traits:
 
 
 def _read_traits(kind: type) -> _Traits:
-    classes = tuple(base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _FOREIGN_CLASSES)
-    members = ((name, of) for base in classes for name, of in vars(base).items())
-    slots = tuple(name for name, of in members if isinstance(of, types.MemberDescriptorType))
-    return _Traits(kind.__module__.partition(".")[0] in _FOREIGN or issubclass(kind, type), slots, classes)
+    bases = [vars(base) for base in classes_of(kind) if "__slots__" in vars(base)]  # others are written in C
+    names = {name: None for members in bases for name, of in members.items() if _is_slot(of)}
+    slots = tuple(name for name in names if _is_slot(inspect.getattr_static(kind, name)))
+    return _Traits(kind.__module__.partition(".")[0] in FOREIGN or issubclass(kind, type), slots)
 
 
-def _same(before: Any, now: Any) -> bool:
-    """Whether the two are the same, judged without comparing elements of tensors."""
-    if before is now:
-        return True
-    if type(before) is not type(now):
-        return False
-    if isinstance(before, (list, tuple)):
-        return len(before) == len(now) and all(map(_same, before, now))
-    if isinstance(before, dict):
-        return list(before) == list(now) and all(map(_same, before.values(), now.values()))
-    return isinstance(before, (int, float, complex, str, bytes, set, frozenset)) and before == now
+def _is_slot(value: Any) -> bool:
+    return isinstance(value, types.MemberDescriptorType)

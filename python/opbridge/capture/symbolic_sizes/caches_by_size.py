@@ -62,8 +62,9 @@ def keep_caches_by_size(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         for function in functions:
             function.cache_clear()
         for each in dicts:
-            for key in [key for key in each if _has_symbol(key)]:
-                del each[key]
+            kept = [(key, value) for key, value in each.items() if not _has_symbol(key)]
+            each.clear()  # torch's sizes have no hash here, by which to remove single entries
+            each.update(kept)
 
 
 def _has_symbol(key: Any) -> bool:

@@ -1,0 +1,284 @@
+"""The containers in which a model holds values, as they were before a run."""
+
+from __future__ import annotations
+
+import collections
+from operator import is_
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
+
+DATA = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    collections.deque,
+    torch.Tensor,
+)
+MISSING = object()
+
+
+class Holder:
+    """A container that holds values by keys. The base class is for values that never change."""
+
+    __slots__ = ("before", "key", "owner", "parent")
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.parent: Holder | None = None
+        self.key: Any = None
+        self.before = self.content()
+
+    @property
+    def path(self) -> str:
+        return "" if self.parent is None else self.parent.path_of(self.key)
+
+    def path_of(self, key: Any) -> str:
+        return f"{self.path}[{key!r}]"
+
+    def content(self) -> dict[Any, Any]:
+        return dict(enumerate(self.owner))
+
+    def differing(self) -> list[Any]:
+        """The keys whose objects have changed; all keys if only their order has changed."""
+        return []
+
+    def changes(self) -> list[str]:
+        """The paths of the differing keys whose values are distinguishable from the former ones."""
+        differing = self.differing()
+        now = self.content() if differing else {}
+        return [
+            self.path_of(key) for key in differing if not _same(self.before.get(key, MISSING), now.get(key, MISSING))
+        ]
+
+    def put_back(self) -> None: ...
+
+    def put_back_written(self) -> None: ...
+
+
+class EmptyHolder(Holder):
+    """Empty containers, the most frequent content of modules."""
+
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self.owner)
+
+    def path_of(self, key: Any) -> str:
+        assert self.parent is not None
+        return self.parent.path_of(key)
+
+    def differing(self) -> list[Any]:
+        return [key for key, container in self.owner.items() if container] if any(self.owner.values()) else []
+
+    def changes(self) -> list[str]:
+        return [self.path_of(key) for key in self.differing()]
+
+    def put_back(self) -> None:
+        for container in self.owner.values():
+            container.clear()
+
+
+class ChangingHolder(Holder):
+    __slots__ = ()
+
+    def differing(self) -> list[Any]:
+        now, before = self.content(), self.before
+        if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
+            return []
+        keys = [key for key in {**before, **now} if before.get(key, MISSING) is not now.get(key, MISSING)]
+        return keys or list(now)
+
+
+class DictHolder(ChangingHolder):
+    """A dict, read without the methods of its class, which may load what it holds."""
+
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self._kind().items(self.owner))
+
+    def put_back(self) -> None:
+        self._kind().clear(self.owner)
+        self._kind().update(self.owner, self.before)
+
+    def _kind(self) -> Any:
+        return collections.OrderedDict if isinstance(self.owner, collections.OrderedDict) else dict
+
+
+class NamedHolder(DictHolder):
+    """The attributes of an object."""
+
+    __slots__ = ()
+
+    def path_of(self, key: Any) -> str:
+        return f"{self.path}.{key}".lstrip(".")
+
+
+class ParametersHolder(NamedHolder):
+    """The parameters or buffers that a module registers."""
+
+    __slots__ = ()
+
+    def changes(self) -> list[str]:
+        return []
+
+
+class BuffersHolder(ParametersHolder):
+    __slots__ = ()
+
+    def put_back_written(self) -> None:
+        for name, before in self.before.items():
+            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
+                self.owner[name] = before
+
+
+class SlotsHolder(ChangingHolder):
+    """Attributes that an object keeps outside of ``__dict__``."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, owner: Any, names: tuple[str, ...]) -> None:
+        self._names = names
+        super().__init__(owner)
+
+    path_of = NamedHolder.path_of
+
+    def content(self) -> dict[Any, Any]:
+        return {name: getattr(self.owner, name) for name in self._names if hasattr(self.owner, name)}
+
+    def put_back(self) -> None:
+        for name in self.differing():
+            if name in self.before:
+                object.__setattr__(self.owner, name, self.before[name])
+            else:
+                object.__delattr__(self.owner, name)
+
+
+class ClassHolder(ChangingHolder):
+    __slots__ = ()
+    path_of = NamedHolder.path_of
+
+    @property
+    def path(self) -> str:
+        return str(self.owner.__qualname__)
+
+    def content(self) -> dict[Any, Any]:
+        return {
+            name: value
+            for name, value in vars(self.owner).items()
+            if isinstance(value, DATA) and not name.startswith("__")
+        }
+
+    def put_back(self) -> None:
+        for name in self.differing():
+            if name in self.before:
+                setattr(self.owner, name, self.before[name])
+            else:
+                delattr(self.owner, name)
+
+
+class ListHolder(ChangingHolder):
+    """A list or a deque."""
+
+    __slots__ = ()
+
+    def put_back(self) -> None:
+        self.owner.clear()
+        self.owner.extend(self.before.values())
+
+
+class SetHolder(ChangingHolder):
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return {value: value for value in self.owner}
+
+    def put_back(self) -> None:
+        self.owner.clear()
+        self.owner.update(self.before)
+
+
+class TensorHolder(Holder):
+    """A tensor's memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
+
+    __slots__ = ("_alias", "_grad", "_memory", "_requires_grad")
+
+    def __init__(self, owner: torch.Tensor) -> None:
+        super().__init__(owner)
+        self._alias = owner.detach()
+        self._memory = _memory_of(owner)
+        self._requires_grad = owner.requires_grad
+        self._grad = owner.grad if owner.is_leaf else None
+
+    def lay_gradient_aside(self) -> None:
+        """Removes the gradient during the run: autograd would otherwise add to it in place."""
+        if self._grad is not None:
+            self.owner.grad = None
+
+    def content(self) -> dict[Any, Any]:
+        return {}
+
+    def differing(self) -> list[Any]:
+        tensor = self.owner
+        names = []
+        if _memory_of(tensor) != self._memory:
+            names.append("data")
+        if tensor.is_leaf and tensor.grad is not None:
+            names.append("grad")
+        if tensor.requires_grad != self._requires_grad or (tensor.is_leaf and tensor.grad is not self._grad):
+            names.append("")
+        return names
+
+    def changes(self) -> list[str]:
+        """Leaves out the memory of tensors that are not parameters: the captured program contains the writes to it."""
+        return [
+            f"{self.path}.{name}"
+            for name in self.differing()
+            if name and not (name == "data" and not self._is_parameter())
+        ]
+
+    def put_back_written(self) -> None:
+        if not self._is_parameter() and _memory_of(self.owner) != self._memory:
+            self.owner.data = self._alias
+
+    def _is_parameter(self) -> bool:
+        return isinstance(self.owner, torch.nn.Parameter)
+
+    def put_back(self) -> None:
+        tensor = self.owner
+        if _memory_of(tensor) != self._memory:
+            tensor.data = self._alias
+        if tensor.is_leaf:
+            tensor.requires_grad_(self._requires_grad)
+            tensor.grad = self._grad
+
+
+def _memory_of(tensor: torch.Tensor) -> Any:
+    is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
+    if tensor.layout is not torch.strided or is_wrapper:
+        return None
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether the two are the same, judged without comparing elements of tensors."""
+    if before is now:
+        return True
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, (list, tuple)):
+        return len(before) == len(now) and all(map(_same, before, now))
+    if isinstance(before, dict):
+        return list(before) == list(now) and all(map(_same, before.values(), now.values()))
+    return isinstance(before, (int, float, complex, str, bytes, set, frozenset)) and before == now

@@ -1,0 +1,270 @@
+"""What a model keeps in variables of its functions is refused, or no later call depends on it; captures restore it."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+from opbridge.runtime import run, session
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+SIZES = pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
+
+COUNT = 0
+CACHE: Any = None
+TABLES: dict[Any, torch.Tensor] = {}
+CALLS: list[Any] = []
+MEMORY = torch.zeros(4)
+
+
+class Shared:
+    step = 0
+    table: Any = None
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.last: Any = None
+
+
+HOLDER = Holder()
+OTHER = types.ModuleType("state_of_functions_elsewhere")
+
+
+def table_by_default(size: int, tables: dict[int, torch.Tensor] = {}) -> torch.Tensor:  # noqa: B006 - a cache
+    if size not in tables:
+        tables[size] = torch.arange(size).float()
+    return tables[size]
+
+
+@functools.lru_cache
+def table(size: int) -> torch.Tensor:
+    return torch.arange(size).float()
+
+
+@pytest.fixture(autouse=True)
+def _as_at_first() -> Iterator[None]:
+    yield
+    globals().update(COUNT=0, CACHE=None)
+    for each in (TABLES, CALLS, table_by_default.__defaults__[0]):  # type: ignore[index]
+        each.clear()
+    table.cache_clear()
+    vars(table_of_attribute).clear()
+    MEMORY.zero_()
+    Shared.step, Shared.table, HOLDER.last = 0, None, None
+    vars(OTHER).update(count=0, table=None)
+
+
+class Model(nn.Module):
+    """A model whose ``forward`` is ``function(x)``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def table_of_global(x: torch.Tensor) -> torch.Tensor:
+    global CACHE
+    if CACHE is None:
+        CACHE = torch.arange(4).float()
+    return x * CACHE
+
+
+def table_of_global_dict(x: torch.Tensor) -> torch.Tensor:
+    key = (x.shape[0], x.dtype)
+    if key not in TABLES:
+        TABLES[key] = torch.arange(x.shape[0]).float()
+    return x * TABLES[key][:, None]
+
+
+def table_of_default(x: torch.Tensor) -> torch.Tensor:
+    return x * table_by_default(x.shape[0])[:, None]
+
+
+def table_of_attribute(x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(table_of_attribute, "table"):
+        table_of_attribute.table = torch.arange(4).float()  # type: ignore[attr-defined]
+    return x * table_of_attribute.table  # type: ignore[attr-defined, no-any-return]
+
+
+def table_of_cache(x: torch.Tensor) -> torch.Tensor:
+    return x * table(4)
+
+
+def table_of_class(x: torch.Tensor) -> torch.Tensor:
+    if Shared.table is None:
+        Shared.table = torch.arange(4).float()
+    return x * Shared.table
+
+
+def table_of_module(x: torch.Tensor) -> torch.Tensor:
+    if OTHER.table is None:
+        OTHER.table = torch.arange(4).float()  # type: ignore[attr-defined]
+    return x * OTHER.table
+
+
+def kept_for_a_look(x: torch.Tensor) -> torch.Tensor:
+    CALLS.append(x.mean())
+    HOLDER.last = x
+    return x * 2
+
+
+def table_of_closure() -> Callable[[torch.Tensor], torch.Tensor]:
+    values: Any = None
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        nonlocal values
+        if values is None:
+            values = torch.arange(4).float()
+        return x * values
+
+    return function
+
+
+def table_of_method() -> Callable[[torch.Tensor], torch.Tensor]:
+    class Tables:
+        @functools.lru_cache  # noqa: B019 - the tests end before memory matters
+        def table(self, size: int) -> torch.Tensor:
+            return torch.arange(size).float()
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.table(4)
+
+    return Tables()
+
+
+CACHING = {
+    "a global variable": lambda: table_of_global,
+    "a global dict": lambda: table_of_global_dict,
+    "a default": lambda: table_of_default,
+    "an attribute of a function": lambda: table_of_attribute,
+    "lru_cache": lambda: table_of_cache,
+    "lru_cache of a method": table_of_method,
+    "an attribute of a class": lambda: table_of_class,
+    "a variable of another module": lambda: table_of_module,
+    "a closure": table_of_closure,
+    "what nothing reads": lambda: kept_for_a_look,
+}
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("name", CACHING)
+def test_caches_hold_nothing_of_a_capture(name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    model = Model(CACHING[name]())
+    opbridge.export(model, (torch.rand(3, 4),), tmp_path / "model.onnx", dynamic_shapes=dynamic, capture=capture)
+    x = torch.rand(3 if dynamic is None else 5, 4)
+    expected = model(x)
+    assert type(expected) is torch.Tensor
+    assert all(type(each) is torch.Tensor for each in (*CALLS, *TABLES.values()))
+    np.testing.assert_allclose(run(session(tmp_path / "model.onnx"), {"x": x})[0], expected, rtol=1e-6)
+
+
+def count_in_global(x: torch.Tensor) -> torch.Tensor:
+    global COUNT
+    COUNT += 1
+    return x * COUNT
+
+
+def count_in_list(x: torch.Tensor) -> torch.Tensor:
+    CALLS.append(x.sum())
+    return x * len(CALLS)
+
+
+def count_in_class(x: torch.Tensor) -> torch.Tensor:
+    Shared.step += 1
+    return x * Shared.step
+
+
+def count_in_module(x: torch.Tensor) -> torch.Tensor:
+    OTHER.count += 1
+    return x * OTHER.count
+
+
+def memory_in_object(x: torch.Tensor) -> torch.Tensor:
+    before, HOLDER.last = HOLDER.last, x.mean(0)
+    return x if before is None else x + before
+
+
+def count_in_closure() -> Callable[[torch.Tensor], torch.Tensor]:
+    count = 0
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        return x * count
+
+    return function
+
+
+COUNTING = {
+    "COUNT": lambda: count_in_global,
+    "CALLS": lambda: count_in_list,
+    "Shared.step": lambda: count_in_class,
+    "count": count_in_closure,
+    "HOLDER.last": lambda: memory_in_object,
+}
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("name", COUNTING)
+def test_what_the_next_call_depends_on_is_refused(
+    name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=f"the model keeps '{name}'"):
+        opbridge.export(
+            Model(COUNTING[name]()), (torch.rand(3, 4),), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture
+        )
+    assert (COUNT, CALLS, Shared.step, HOLDER.last) == (0, [], 0, None)
+
+
+@CAPTURES
+def test_a_count_in_another_module_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="the model keeps 'count'"):
+        opbridge.export(Model(count_in_module), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert OTHER.count == 0
+
+
+@CAPTURES
+def test_a_global_tensor_that_is_written(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + MEMORY.add_(1)
+
+    with pytest.raises(opbridge.UnsupportedError, match="writes to"):
+        opbridge.export(Model(function), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert MEMORY.sum() == 0
+
+
+@CAPTURES
+def test_code_that_no_call_reaches_is_let_alone(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Packages load their parts when somebody looks at them."""
+
+    class Lazy(dict[str, Any]):
+        def items(self) -> Any:
+            raise AssertionError
+
+        keys = values = __iter__ = items
+
+    registry = Lazy(a=1)
+
+    class Unused(Model):
+        def load(self) -> Any:
+            return registry
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + len(registry)
+
+    opbridge.export(Unused(table_of_cache), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
