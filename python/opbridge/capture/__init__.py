@@ -113,14 +113,18 @@ def _graph_of(
     sizes: DynamicSizes,
     on_exported: Callable[[torch.export.ExportedProgram], None] | None,
 ) -> _core.Graph:
+    from opbridge.capture.autograd_function.calls import use_calls
     from opbridge.capture.rewrites.detection import attributes_made_once
+    from opbridge.capture.state.random_numbers import restore_generators, warn_of_drawn_numbers
+    from opbridge.capture.state.second_call import refuse_kept_changes
     from opbridge.capture.symbolic_sizes.tracing_flag import capture_without_shortcuts
 
     changed: list[str] = []
     if how == "trace":
         from opbridge.capture.traced.tracer import capture_trace
 
-        graph = capture_without_shortcuts(lambda: capture_trace(model, inputs, sizes, changed))
+        def graph_of() -> _core.Graph:
+            return capture_trace(model, inputs, sizes, changed)
     else:
         from opbridge.capture.exported.torch_export import bridged, export_program
         from opbridge.capture.exported.transforms import export_or_trace
@@ -132,14 +136,15 @@ def _graph_of(
                 on_exported(exported)
             return bridged(exported, sizes)
 
-        graph = capture_without_shortcuts(
-            lambda: export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
-        )
-    if set(changed) - attributes_made_once(model):
-        from opbridge.capture.autograd_function.calls import use_calls
-        from opbridge.capture.state.second_call import refuse_kept_changes
+        def graph_of() -> _core.Graph:
+            return export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
 
-        with use_calls([]):
+    with restore_generators() as used:
+        graph = capture_without_shortcuts(graph_of)
+    with use_calls([]), restore_generators():
+        if used:
+            warn_of_drawn_numbers(model, inputs, used)
+        if set(changed) - attributes_made_once(model):
             refuse_kept_changes(model, inputs, changed)
     return graph
 

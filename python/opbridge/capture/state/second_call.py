@@ -23,22 +23,22 @@ def refuse_kept_changes(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
     after a call with the example. Both results must agree."""
     with restore_attributes(model, *inputs.others) as attributes:
         other = _varied(inputs)
-        alone = _called(model, other)
+        alone = called(model, other)
         if alone is None:
             other = inputs
-            alone = _called(model, other)
+            alone = called(model, other)
         attributes.put_back()
-        _called(model, inputs, seed=1)
+        called(model, inputs, seed=1)
         has_effect = False
         for _ in range(_LATER_CALLS):
             attributes.put_back_written()
             kept = Attributes(model, *inputs.others)
-            has_effect = not _agree(alone, _called(model, other))
+            has_effect = not agree(alone, called(model, other))
             if has_effect or not kept.changes():
                 break
         attributes.put_back()
         # A model with a random generator of its own returns other results at every call.
-        if not has_effect or not _agree(alone, _called(model, other)):
+        if not has_effect or not agree(alone, called(model, other)):
             return
     names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
     raise UnsupportedError(
@@ -47,7 +47,7 @@ def refuse_kept_changes(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
     )
 
 
-def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] | None:
+def called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] | None:
     """The leaves that the model returns; None if it fails. Restores what it overwrites."""
     copies = inputs.copied()
     with torch.random.fork_rng(devices=[]), restore_written(model):
@@ -72,7 +72,7 @@ def _varied(inputs: Inputs) -> Inputs:
     return inputs.map_leaves(other)
 
 
-def _agree(a: list[Any] | None, b: list[Any] | None) -> bool:
+def agree(a: list[Any] | None, b: list[Any] | None) -> bool:
     if a is None or b is None:
         return a is b
     return len(a) == len(b) and all(map(_equal, a, b))
