@@ -101,7 +101,7 @@ def branching_on_a_buffer() -> Model:
 
 def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     n = x.shape[0]
-    texts = f"{n} {n / 2} {n > 2}"
+    texts = f"{n!r} {n / 2!r} {n > 2} {n:3d} {n / 2:.1f}"
     cache = {}
     cache[n] = y
     z = x + y if n > 2 else x

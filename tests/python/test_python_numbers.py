@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import numbers
 import pathlib
@@ -16,6 +17,7 @@ import torch
 import opbridge
 from checking.models import export_and_verify
 from opbridge import TraceWarning
+from opbridge.runtime import run, session
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 Function = Callable[..., Any]
@@ -220,3 +222,37 @@ def test_errors_that_the_model_catches_are_told(function: Function, capture: Any
     with pytest.warns(TraceWarning, match=r"the model caught an error.*test_python_numbers\.py"):
         path = export(function, tmp_path, capture)
     opbridge.verify(path, function, (torch.randn(3, 4),))
+
+
+class Showing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        print(x.shape)
+        print(
+            "rows",
+            n,
+        )
+        print(f"{n:>4d} rows of {n / 2:.2f}, " + "%d in all" % x.numel())  # noqa: UP031 - a way to write it
+        logging.getLogger(__name__).warning("%d rows, %s", n, x.shape)
+        return x * n
+
+
+@CAPTURES
+def test_sizes_that_are_only_shown(
+    capture: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(
+            Showing(), (torch.rand(3, 4),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture
+        )
+    assert "rows 3\n   3 rows of 1.50, 12 in all\n" in capsys.readouterr().out
+    assert "3 rows, torch.Size([3, 4])" in caplog.text
+    x = torch.rand(5, 4)
+    assert torch.equal(run(session(tmp_path / "m.onnx"), {"x": x})[0], x * 5)
+
+
+@CAPTURES
+def test_a_text_with_a_format(capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.warns(TraceWarning, match=r"was converted to the text '3'"):
+        export(lambda x: x * float(f"{x.shape[0]:.1f}"), tmp_path, capture)

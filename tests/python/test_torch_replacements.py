@@ -117,6 +117,8 @@ USED = {
     "symbols.BIT_LENGTH": "sizes",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",
+    "symbols.INT_FORMAT": "sizes",
+    "symbols.FLOAT_FORMAT": "sizes",
     "symbols.EXPECTED_SYMBOL": "broadcast",
     "symbols.FLOAT_OF_SYMBOL": "float",
     "symbols.FLOAT_TEXT": "sizes",

@@ -40,7 +40,7 @@ def runs_users(frame: FrameType) -> bool:
     return not is_signature(frame.f_code) and package not in ("torch", "opbridge")
 
 
-def _is_of_python(filename: str) -> bool:
+def is_of_python(filename: str) -> bool:
     """Whether the file belongs to Python's standard library."""
     return filename.startswith(_PYTHON) and "site-packages" not in filename and "dist-packages" not in filename
 
@@ -97,7 +97,7 @@ def line_of_error(error: BaseException) -> str:
     text, trace = "", error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if _names_line(trace.tb_frame) and not _is_of_python(code.co_filename):
+        if _names_line(trace.tb_frame) and not is_of_python(code.co_filename):
             text = line_text(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next
     return text

@@ -63,6 +63,8 @@ HASH_OF_SYMBOL = PatchPoint(torch.SymInt, "__hash__")
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
+INT_FORMAT = PatchPoint(torch.SymInt, "__format__")
+FLOAT_FORMAT = PatchPoint(torch.SymFloat, "__format__")
 LINSPACE = PatchPoint(torch, "linspace")
 AS_TENSOR = PatchPoint(torch, "as_tensor")
 AS_ARRAY = PatchPoint(torch, "asarray")
@@ -141,10 +143,12 @@ __all__ = [
     "FILE_OF_ASSOCIATIVE_SCAN",
     "FILE_OF_TENSOR",
     "FLOAT_ARITHMETIC",
+    "FLOAT_FORMAT",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INDEX_OF_SLICE",
     "INTEGER_DIVISION",
+    "INT_FORMAT",
     "INT_OF_SYMBOL",
     "INT_TEXT",
     "LAYOUT",

@@ -16,11 +16,12 @@ from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, refused
+from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, asking_frame, refused
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.symbolic_sizes.multiples import is_always_quotient
 from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
+from opbridge.capture.symbolic_sizes.shown import only_shows
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
     CONVERSION_TO_INT,
@@ -49,6 +50,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 
     def guard_int(self: Any, file: str, line: int) -> Any:
         asked = self.expr
+        if self.has_hint() and asked_by_model(sys._getframe(1)) and only_shows(asking_frame(sys._getframe(1))):
+            return self.hint
         if of_data and free_unbacked_symbols(asked):
             stop_at_reading()
             shown = sizes.text_of(asked)
@@ -166,7 +169,7 @@ def _opaque(node: Any) -> Any:
 
 @contextlib.contextmanager
 def warn_of_texts(sizes: DynamicSizes) -> Iterator[None]:
-    """Warns if the model converts a symbolic size to text: the text has the example's number."""
+    """Warns if the model converts a symbolic size to text other than to show it: the text has the example's number."""
 
     def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
         def text(number: Any) -> str:
@@ -176,15 +179,28 @@ def warn_of_texts(sizes: DynamicSizes) -> Iterator[None]:
             node = number.node
             if always(node.shape_env, node.expr) is None:
                 result = str(node.hint) if node.has_hint() else result
-                shown = sizes.text_of(node.expr)
-                warn_of_run(
-                    f"'{shown}', which depends on a dynamic size or on data, was converted to the text '{result}'"
-                )
+                if not only_shows(asking_frame(sys._getframe(1))):
+                    shown = sizes.text_of(node.expr)
+                    warn_of_run(
+                        f"'{shown}', which depends on a dynamic size or on data, was converted to the text '{result}'"
+                    )
             return result
 
         return text
 
+    def formatted(original: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+        def text(number: Any, form: str) -> str:
+            node = number.node
+            if not form or not node.has_hint() or not asked_by_model(sys._getframe(1)):
+                return original(number, form)
+            repr(number)  # warns
+            return format(node.hint, form)
+
+        return text
+
     with contextlib.ExitStack() as until_the_end:
-        for text in (points.INT_TEXT, points.FLOAT_TEXT, points.BOOL_TEXT):
-            until_the_end.enter_context(patch(text, telling(text.original)))
+        for point in (points.INT_TEXT, points.FLOAT_TEXT, points.BOOL_TEXT):
+            until_the_end.enter_context(patch(point, telling(point.original)))
+        for point in (points.INT_FORMAT, points.FLOAT_FORMAT):
+            until_the_end.enter_context(patch(point, formatted(point.original)))
         yield
