@@ -34,6 +34,7 @@ def powers_of_two(x: torch.Tensor) -> torch.Tensor:
 
 
 OF_LENGTHS: dict[str, Function] = {
+    "a step of a range": lambda x: torch.arange(0.0, 10.0, x.shape[0]),
     "int of a product": lambda x: x[: int(x.shape[0] * 0.5)],
     "int of a decimal": lambda x: x[: int(x.shape[0] * 0.7)],
     "int of a quotient": lambda x: x[: int(x.shape[0] / 2)],

@@ -25,7 +25,7 @@ Value counted_from(GraphBuilder& g, const Scalar& start, const Scalar& step) {
     return number.is_static() && number.to_double() == static_cast<double>(value);
   };
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
-  Value result = g.op("Range", zero, g.size(g.result().dims->at(0)), one);
+  Value result = g.typed(g.op("Range", zero, g.size(g.result().dims->at(0)), one), *g.result().dims);
   const ElementType wide = is_integral(type) ? ElementType::int64 : ElementType::float64;
   if (is(start, 0) && is(step, 1)) return g.cast(result, type);
   result = g.cast(result, wide);
