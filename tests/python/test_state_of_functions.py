@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,6 +38,7 @@ class Holder:
 
 
 HOLDER = Holder()
+OF_THREAD = threading.local()
 OTHER = types.ModuleType("state_of_functions_elsewhere")
 
 
@@ -59,6 +61,7 @@ def _as_at_first() -> Iterator[None]:
         each.clear()
     table.cache_clear()
     vars(table_of_attribute).clear()
+    vars(OF_THREAD).clear()
     MEMORY.zero_()
     Shared.step, Shared.table, HOLDER.last = 0, None, None
     vars(OTHER).update(count=0, table=None)
@@ -101,6 +104,12 @@ def table_of_attribute(x: torch.Tensor) -> torch.Tensor:
 
 def table_of_cache(x: torch.Tensor) -> torch.Tensor:
     return x * table(4)
+
+
+def table_of_thread(x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(OF_THREAD, "table"):
+        OF_THREAD.table = torch.arange(4).float()
+    return x * OF_THREAD.table  # type: ignore[no-any-return]
 
 
 def table_of_class(x: torch.Tensor) -> torch.Tensor:
@@ -154,6 +163,7 @@ CACHING = {
     "lru_cache of a method": table_of_method,
     "an attribute of a class": lambda: table_of_class,
     "a variable of another module": lambda: table_of_module,
+    "a variable of a thread": lambda: table_of_thread,
     "a closure": table_of_closure,
     "what nothing reads": lambda: kept_for_a_look,
 }

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -163,6 +164,8 @@ def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder
         yield from holders_of_function(value, seen, reached)
     elif isinstance(value, CachedFunction):
         yield CacheHolder(value)
+    elif isinstance(value, threading.local):
+        yield NamedHolder(vars(value))  # of this thread
     traits = _traits(type(value))
     if traits.foreign:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -164,7 +165,7 @@ def _keeps_state(value: Any, here: str) -> bool:
         return False
     if isinstance(value, (types.FunctionType, CachedFunction)):
         return is_near(str(value.__module__), here)
-    if isinstance(value, (*DATA, types.MethodType, functools.partial)):
+    if isinstance(value, (*DATA, types.MethodType, functools.partial, threading.local)):
         return True
     return is_near(type(value).__module__, here)
 
