@@ -1,4 +1,4 @@
-"""Random numbers of Python's and NumPy's generators, which become constants."""
+"""Random numbers that an exported model cannot draw: of Python, of NumPy, and from a seed of torch."""
 
 from __future__ import annotations
 
@@ -55,3 +55,29 @@ def test_numbers_that_do_not_matter(model: Callable[..., Any], capture: Any, tmp
         warnings.simplefilter("error", opbridge.TraceWarning)
         opbridge.export(model, (torch.rand(3, 4),), tmp_path / "m.onnx", capture=capture)
     assert random.getstate() == before
+
+
+def seeds_torch(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(7)
+    return x + torch.rand(4)
+
+
+def draws_of_torch(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.rand(4)
+
+
+def seeds_without_drawing(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(7)
+    return x * 2
+
+
+@CAPTURES
+@SIZES
+def test_a_seed_of_torch(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    before = torch.get_rng_state()
+    x = torch.ones(3, 4)
+    with pytest.raises(opbridge.UnsupportedError, match="the model sets the seed of torch's generator"):
+        opbridge.export(seeds_torch, (x,), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
+    for model in (draws_of_torch, seeds_without_drawing):
+        opbridge.export(model, (x,), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
+    assert torch.equal(torch.get_rng_state(), before)

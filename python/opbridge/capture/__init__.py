@@ -115,7 +115,7 @@ def _graph_of(
 ) -> _core.Graph:
     from opbridge.capture.autograd_function.calls import use_calls
     from opbridge.capture.rewrites.detection import attributes_made_once
-    from opbridge.capture.state.random_numbers import restore_generators, warn_of_drawn_numbers
+    from opbridge.capture.state.random_numbers import check_drawn_numbers, restore_generators
     from opbridge.capture.state.second_call import refuse_kept_changes
     from opbridge.capture.symbolic_sizes.tracing_flag import capture_without_shortcuts
 
@@ -143,7 +143,7 @@ def _graph_of(
         graph = capture_without_shortcuts(graph_of)
     with use_calls([]), restore_generators():
         if used:
-            warn_of_drawn_numbers(model, inputs, used)
+            check_drawn_numbers(model, inputs, used)
         if set(changed) - attributes_made_once(model):
             refuse_kept_changes(model, inputs, changed)
     return graph

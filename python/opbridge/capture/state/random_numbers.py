@@ -1,4 +1,4 @@
-"""Random numbers that a model draws from Python's and NumPy's generators, which are constants of a captured program."""
+"""Random numbers that a captured program cannot draw: of Python's and NumPy's generators, and from a seed of torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ import torch
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.state.attributes import restore_attributes
+from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.state.second_call import agree, called
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import OpOverload
+
+_TORCH = "torch"
 
 
 @contextlib.contextmanager
 def restore_generators() -> Iterator[list[str]]:
-    """Restores the generators that functions of ``random`` and ``numpy.random`` use. Yields a list that has the names
-    of those that were used once the run has ended."""
-    of_python, of_numpy, used = random.getstate(), numpy.random.get_state(), list[str]()
+    """Restores the generators that functions of ``random``, ``numpy.random`` and torch use. Yields a list that has the
+    names of those that were used once the run has ended."""
+    of_python, of_numpy, of_torch = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+    used: list[str] = []
     try:
         yield used
     finally:
@@ -30,10 +36,22 @@ def restore_generators() -> Iterator[list[str]]:
         if not all(map(numpy.array_equal, of_numpy, numpy.random.get_state())):
             used.append("numpy.random")
             numpy.random.set_state(of_numpy)
+        if not torch.equal(torch.get_rng_state(), of_torch):
+            used.append(_TORCH)
+            torch.set_rng_state(of_torch)
 
 
-def warn_of_drawn_numbers(model: torch.nn.Module, inputs: Inputs, used: list[str]) -> None:
-    """Warns if what the model returns depends on the generators ``used``: a model may set their seeds itself."""
+def check_drawn_numbers(model: torch.nn.Module, inputs: Inputs, used: list[str]) -> None:
+    """Warns if what the model returns depends on the generators ``used`` of Python and NumPy, whose seeds it may set
+    itself, and refuses it if it sets the seed of torch's."""
+    if _TORCH in used and _seeds_torch(model, inputs):
+        raise UnsupportedError(
+            "the model sets the seed of torch's generator, and an exported model draws other numbers than PyTorch from "
+            "the same seed; make the numbers when the model is built, or call torch.manual_seed outside of it"
+        )
+    used = [name for name in used if name != _TORCH]
+    if not used:
+        return
     with restore_attributes(model, *inputs.others) as attributes:
         results: list[Any] = []
         for seed in (1, 2):
@@ -44,3 +62,21 @@ def warn_of_drawn_numbers(model: torch.nn.Module, inputs: Inputs, used: list[str
     if not agree(*results):
         drawn = " and ".join(used)
         warn_of_run(f"the model uses numbers that {drawn} draws; use torch.rand, which draws anew in each run")
+
+
+def _seeds_torch(model: torch.nn.Module, inputs: Inputs) -> bool:
+    """Whether the model draws numbers of torch, and leaves the generator in a state that does not depend on the one
+    before."""
+    draws, after = False, []
+
+    def note(function: OpOverload, _: Any) -> None:
+        nonlocal draws
+        draws = draws or torch.Tag.nondeterministic_seeded in function.tags
+
+    for seed in (1, 2):
+        copies = inputs.copied()
+        with torch.random.fork_rng(devices=[]), restore_model(model, inputs, note), contextlib.suppress(Exception):
+            torch.manual_seed(seed)
+            model(*copies.args, **copies.kwargs)
+            after.append(torch.get_rng_state())
+    return draws and len(after) == 2 and torch.equal(*after)
