@@ -75,6 +75,10 @@ def attends(x: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(x[None], x[None], x[None], attn_mask=mask)
 
 
+def asks_for_many(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if 3 * x.shape[0] > 1000 else x - 1
+
+
 def catches(x: torch.Tensor) -> torch.Tensor:
     try:
         if x.shape[0] > 3:
@@ -98,6 +102,11 @@ def test_all_ways(model: Function, example: int, capture: Any, tmp_path: pathlib
 @pytest.mark.parametrize("model", [pads, returns_early, asks_both, asks_for_one, attends])
 def test_all_ways_by_an_example_of_one_row(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
     check(model, tmp_path, capture, 1)
+
+
+@CAPTURES
+def test_a_branch_by_a_size_far_from_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
+    check(asks_for_many, tmp_path, capture, 8, (333, 334))
 
 
 @CAPTURES

@@ -184,7 +184,8 @@ class Branches:
         least, most = self._least(symbol), finite_bound(self.range_of(symbol).upper) or 2**31
         near = sorted(range(2, 2 * size + 66), key=lambda other: abs(other - size))
         special = [number + more for number in sorted(numbers) for more in (-1, 0, 1)]
-        return [each for each in dict.fromkeys([*near, *special]) if max(least, 2) <= each <= most]
+        powers = [2**exponent for exponent in range(6, 17)]
+        return [each for each in dict.fromkeys([*near, *special, *powers]) if max(least, 2) <= each <= most]
 
     def _least(self, symbol: Any) -> int:
         least = finite_bound(self.range_of(symbol).lower) or 1
