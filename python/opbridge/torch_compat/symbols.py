@@ -31,7 +31,7 @@ with look_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
-    from torch.utils._sympy.functions import FloorDiv, Identity, Max, Min, Mod, PythonMod
+    from torch.utils._sympy.functions import FloorDiv, Identity, IntTrueDiv, Max, Min, Mod, PythonMod
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -56,6 +56,8 @@ BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
+CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
+MAXIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_max")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
@@ -137,6 +139,7 @@ __all__ = [
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
+    "CEIL_OF_SYMBOL",
     "CONVERSION_TO_INT",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
@@ -155,6 +158,7 @@ __all__ = [
     "LINSPACE",
     "LOGGER",
     "MAXIMA",
+    "MAXIMUM_OF_SYMBOLS",
     "NEW_TENSOR",
     "NUMBER_OF_TYPE",
     "OVERLAP",
@@ -166,6 +170,7 @@ __all__ = [
     "FloorDiv",
     "GuardOnDataDependentSymNode",
     "Identity",
+    "IntTrueDiv",
     "Max",
     "Min",
     "Mod",

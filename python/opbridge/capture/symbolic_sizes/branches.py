@@ -78,7 +78,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         differs |= tried and not result and is_one_in_example(asked, env) and _asked_in(frame, BROADCASTING)
         if tried or asked_by_model(frame):
             asking = asking_frame(frame)
-            if not differs and not tried and is_without_effect(asking):
+            if not differs and not tried and (is_without_effect(asking) or sizes.branches.is_decided(asked, result)):
                 return result
             avoid_shortcut(asking)
             shown = sizes.text_of(asked)

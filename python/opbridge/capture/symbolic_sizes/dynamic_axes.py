@@ -127,7 +127,7 @@ class DynamicSizes:
                     raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
                 if isinstance(leaf.shape[axis], torch.SymInt):
                     limit_size(leaf.shape[axis], getattr(dim, "min", None), getattr(dim, "max", None))
-        self.branches.begin_with(leaves)
+        self.branches.begin_with(self, self._names, leaves)
 
     def bounds_of(self, name: str) -> tuple[Any, Any]:
         """The bounds of the torch.export.Dim with this name; None for what it leaves open, or if there is none."""

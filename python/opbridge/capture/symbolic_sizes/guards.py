@@ -18,7 +18,7 @@ from opbridge.capture.symbolic_sizes.conversions import (
     warn_of_texts,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
-from opbridge.capture.symbolic_sizes.multiples import shorten_quotients
+from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
 from opbridge.capture.symbolic_sizes.python_functions import (
     bit_length,
     round_to_digits,
@@ -55,7 +55,7 @@ def watch_sizes(
         judge_assumptions(sizes, caught),
         pass_sizes_as_numbers(),
         keep_order_of_operations(),
-        shorten_quotients(),
+        shorten_expressions(sizes.branches),
         warn_of_texts(sizes),
         keep_caches_by_size(sizes, caught),
         patch(points.BIT_LENGTH, bit_length),

@@ -14,6 +14,7 @@ import torch
 from opbridge.capture.memory_layout import with_sizes
 from opbridge.capture.run_warnings import Location, warn_of_run_at
 from opbridge.capture.source import line_text
+from opbridge.capture.symbolic_sizes.decided import is_decided
 from opbridge.torch_compat.symbols import finite_bound
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ class Branches:
         """Begins an attempt."""
         self._attempts.append([])
 
-    def begin_with(self, leaves: Sequence[Any]) -> None:
+    def begin_with(self, sizes: DynamicSizes, names: dict[str, str], leaves: Sequence[Any]) -> None:
         """Notes the ranges that the sizes of ``leaves``, the inputs of the capture, have before the model asks."""
+        self.sizes, self.names = sizes, names
         self._ranges = {
             symbol: env.var_to_range[symbol]
             for size, env in _symbolic([leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
@@ -95,6 +97,14 @@ class Branches:
 
     def note(self, branch: Branch) -> None:
         self._attempts[-1].append(branch)
+
+    def is_decided(self, asked: Any, truth: bool) -> bool:
+        """Whether the condition has this answer for all sizes that the inputs may have."""
+        if len(asked.free_symbols) != 1:
+            return bool(asked == sympy.sympify(truth))
+        [symbol] = asked.free_symbols
+        known = self._ranges.get(symbol)
+        return known is not None and is_decided(asked, truth, self._least(symbol), finite_bound(known.upper))
 
     @property
     def asked(self) -> list[Branch]:

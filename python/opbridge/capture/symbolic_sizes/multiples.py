@@ -1,9 +1,12 @@
-"""Quotients of sizes that are rounded up.
+"""Quotients of sizes that are rounded up, and differences that are never negative.
 
 Networks pad images to a multiple in each stage, and divide by it. In ``(x + (k - x % k) % k) // k`` the size ``x``
 occurs twice, so the expressions of sizes would double in each stage, and torch's reasoning about them take minutes.
 ``(x + k - 1) // k`` is the same. The padded size itself keeps its form, which shows that it is not less than ``x``: a
 tensor that is cropped to ``x`` has that size.
+
+"Same" padding does this by ``max((ceil(x / 2) - 1) * 2 + 3 - x, 0)`` before each convolution, in which ``x`` occurs
+twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and the maximum of what is always greater is that.
 """
 
 from __future__ import annotations
@@ -15,9 +18,13 @@ from typing import Any
 import sympy
 
 from opbridge.capture.patching import patch
+from opbridge.capture.symbolic_sizes.model_branches import Branches
 from opbridge.torch_compat.symbols import (
+    CEIL_OF_SYMBOL,
     INTEGER_DIVISION,
+    MAXIMUM_OF_SYMBOLS,
     FloorDiv,
+    IntTrueDiv,
     Mod,
     PythonMod,
     get_proxy_mode,
@@ -26,16 +33,33 @@ from opbridge.torch_compat.symbols import (
 
 
 @contextlib.contextmanager
-def shorten_quotients() -> Iterator[None]:
-    """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once."""
+def shorten_expressions(branches: Branches) -> Iterator[None]:
+    """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once; rounds quotients up
+    without floating-point numbers; leaves out the smaller operand of a maximum. ``branches`` know the ranges."""
     original = INTEGER_DIVISION.original
+    round_up, maximum = CEIL_OF_SYMBOL.original, MAXIMUM_OF_SYMBOLS.original
 
     def divide(self: Any, other: Any) -> Any:
         if get_proxy_mode() is None and (short := simplify_multiple(self.expr)) is not self.expr:
             self = with_expression(self, short)
         return original(self, other)
 
-    with patch(INTEGER_DIVISION, divide):
+    def ceil(self: Any) -> Any:
+        quotient = self.expr
+        if get_proxy_mode() is None and isinstance(quotient, IntTrueDiv) and quotient.args[1].is_Integer:
+            size, divisor = quotient.args
+            if divisor > 0:
+                return with_expression(round_up(self), FloorDiv(size + divisor - 1, divisor))
+        return round_up(self)
+
+    def greater(self: Any, other: Any) -> Any:
+        if get_proxy_mode() is None:
+            for one, another in ((self, other), (other, self)):
+                if branches.is_decided(sympy.Ge(one.expr - another.expr, 0), True):
+                    return one
+        return maximum(self, other)
+
+    with patch(INTEGER_DIVISION, divide), patch(CEIL_OF_SYMBOL, ceil), patch(MAXIMUM_OF_SYMBOLS, greater):
         yield
 
 

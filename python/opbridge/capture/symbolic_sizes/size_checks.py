@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from opbridge.capture.source import runs_users
+from opbridge.capture.symbolic_sizes.shown import only_shows
 from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, syntax_tree
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 
@@ -17,7 +18,7 @@ _MODE = "__torch_function__"
 
 def is_without_effect(frame: FrameType) -> bool:
     """Whether the way that the example takes at the line of ``frame`` is right for all sizes."""
-    return _only_checks(frame) or _only_lays_out(frame) or _is_decided_by_flags(frame)
+    return _only_checks(frame) or _only_lays_out(frame) or _is_decided_by_flags(frame) or only_shows(frame)
 
 
 def _only_checks(frame: FrameType) -> bool:

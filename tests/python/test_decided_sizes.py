@@ -1,0 +1,140 @@
+"""Conditions on a dynamic size that are always true, or never, decide no branch."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import random
+import warnings
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from dynamic_check import CAPTURES
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod, PythonMod
+
+import opbridge
+from opbridge import TraceWarning
+from opbridge.capture.symbolic_sizes.decided import is_decided
+
+N = sympy.Symbol("n", integer=True, positive=True)
+
+
+@pytest.mark.parametrize(
+    "always",
+    [
+        Max(0, 2 * CeilToInt(IntTrueDiv(N, 2)) - N + 1) > 0,
+        Max(0, 2 * CeilToInt(IntTrueDiv(N, 2)) - N - 1) <= 0,
+        sympy.Ge(FloorDiv(N, 2) * 2 + Mod(N, 2), N),
+        sympy.Ne(Mod(2 * N + 1, 4), 2),
+        sympy.Le(Min(N, 7), 7),
+    ],
+)
+def test_what_is_always_true(always: Any) -> None:
+    assert is_decided(always, True, 1, None) or always is sympy.true
+    assert not is_decided(always, False, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("sometimes", "truth"),
+    [
+        (N < 1000, True),
+        (3 * N < 1000, True),
+        (sympy.Ne(Mod(N, 97), 50), True),
+        (sympy.Ne(FloorDiv(FloorDiv(N, 11), 13), 19), True),
+        (Max(0, N - 300) > 0, False),
+        (N * N < 500, True),
+        (sympy.Eq(Mod(CeilToInt(IntTrueDiv(N, 5)), 3), 1), True),
+    ],
+)
+def test_what_other_sizes_may_answer_otherwise(sometimes: Any, truth: bool) -> None:
+    assert not is_decided(sometimes, truth, 1, None)
+
+
+def test_the_range_of_the_size_counts() -> None:
+    assert is_decided(N < 1000, True, 1, 999)
+    assert not is_decided(N < 1000, True, 1, 1000)
+    assert is_decided(N > 3, True, 4, None)
+
+
+def drawn(source: random.Random, depth: int) -> Any:
+    if depth == 0:
+        return N
+    inner = drawn(source, depth - 1)
+    number = source.randint(1, 6)
+    return source.choice(
+        [
+            lambda: inner + source.randint(-6, 6),
+            lambda: inner * number,
+            lambda: FloorDiv(inner, number + 1),
+            lambda: PythonMod(inner, number + 1),
+            lambda: CeilToInt(IntTrueDiv(inner, number + 1)),
+            lambda: Max(inner, source.randint(-9, 9)),
+            lambda: Min(inner, source.randint(0, 40)),
+            lambda: inner - drawn(source, depth - 1),
+        ]
+    )()
+
+
+def test_drawn_conditions() -> None:
+    source = random.Random(0)
+    decided = 0
+    for _ in range(300):
+        relation = source.choice([sympy.Eq, sympy.Ne, sympy.Gt, sympy.Ge])
+        condition = relation(drawn(source, 3), source.randint(-3, 12))
+        if condition in (sympy.true, sympy.false):
+            continue
+        truth = bool(condition.xreplace({N: sympy.Integer(5)}))
+        if is_decided(condition, truth, 1, None):
+            decided += 1
+            sizes = [*range(1, 400, 7), *(source.randint(400, 10**6) for _ in range(60))]
+            assert all(bool(condition.xreplace({N: sympy.Integer(size)})) == truth for size in sizes), condition
+    assert decided > 20
+
+
+class Same(nn.Module):
+    """Pads as TensorFlow does, before convolutions of stride 1 and 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(2, 2, k, s) for k, s in ((3, 2), (5, 1), (3, 2), (1, 2), (5, 2)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            pads = [
+                max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+                for size, kernel, stride in zip(x.shape[-2:], layer.kernel_size, layer.stride, strict=True)
+            ]
+            if pads[0] > 0 or pads[1] > 0:
+                x = F.pad(x, [pads[1] // 2, pads[1] - pads[1] // 2, pads[0] // 2, pads[0] - pads[0] // 2])
+            x = layer(x)
+        return x
+
+
+@CAPTURES
+def test_same_padding(capture: Any, tmp_path: pathlib.Path) -> None:
+    path, model = tmp_path / "model.onnx", Same()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(
+            model, (torch.randn(1, 2, 40, 41),), path, capture=capture, dynamic_shapes=({2: "height", 3: "width"},)
+        )
+    for height, width in ((40, 41), (1, 1), (33, 64), (7, 18)):
+        opbridge.verify(path, model, (torch.randn(1, 2, height, width),))
+
+
+@CAPTURES
+def test_a_branch_in_what_is_shown(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        print("many" if x.shape[0] > 3 else "few", "rows")
+        return x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        program = opbridge.export(
+            model, (torch.randn(5, 2),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},)
+        )
+    assert [node.op_type for node in program.model_proto.graph.node] == ["Mul"]
