@@ -105,6 +105,14 @@ def test_all_ways_by_an_example_of_one_row(model: Function, capture: Any, tmp_pa
 
 
 @CAPTURES
+@pytest.mark.parametrize("dim", ["n", Dim("n", max=3), Dim("n", min=3)], ids=str)
+def test_an_example_of_the_size_that_a_branch_asks_for(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    """As in Swin transformers, which have a mask for the size of their configuration."""
+    rows = (1, 2) if getattr(dim, "max", None) == 3 else (4, 8)
+    check(asks_for_three, tmp_path, capture, 3, rows, dim)
+
+
+@CAPTURES
 def test_a_branch_by_a_size_far_from_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
     check(asks_for_many, tmp_path, capture, 8, (333, 334))
 

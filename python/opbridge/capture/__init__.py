@@ -103,7 +103,8 @@ def capture(
         return Captured(with_gradients_if_needed(run), sizes.branches, way)
 
     inputs = read_inputs(module, args, kwargs).copied()
-    return capture_ways(capture_way, inputs, how == "export" and sizes_of(inputs).have_ranges())
+    sizes = sizes_of(inputs)
+    return capture_ways(capture_way, inputs, sizes, how == "export" and sizes.have_ranges())
 
 
 def _graph_of(

@@ -17,12 +17,14 @@ import torch
 from opbridge import _core
 from opbridge.capture.program import NUMBER, Program, Sizes
 from opbridge.capture.run_warnings import hold_warnings, show_warnings
+from opbridge.capture.symbolic_sizes.dynamic_axes import FixedByComparison
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
     from opbridge.capture.inputs import Inputs
+    from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
 
 _MOST_BRANCHES = 3  # in a row: each doubles the captures
@@ -54,18 +56,23 @@ class Captured:
 Capture = Callable[[Way], Captured]
 
 
-def capture_ways(capture: Capture, inputs: Inputs, have_ranges: bool) -> Program:
-    """The program of all ways that ``capture`` finds for the model. ``have_ranges`` is whether ranges are declared."""
+def capture_ways(capture: Capture, inputs: Inputs, sizes: DynamicSizes, has_ranges: bool) -> Program:
+    """The program of all ways that ``capture`` finds for the model. ``sizes`` are the dynamic sizes of ``inputs``;
+    ``has_ranges`` is whether torch keeps ranges that the caller has declared for them."""
     way = Way(inputs, [set() for _ in inputs.leaves], [], True, is_first=True)
     try:
         return _Ways(capture).all_from(capture(way), 0)
     except UnsupportedError as error:
-        if not have_ranges:
-            raise
         refusal = error
-    # The ways together may cover the ranges: then nothing is left to warn of.
-    with hold_warnings() as held, contextlib.suppress(UnsupportedError):
-        program = _Ways(capture).all_from(capture(dataclasses.replace(way, ranges_hold=False)), 0)
+    # The ways together may do what a single one cannot: then nothing is left to warn of.
+    if isinstance(refusal, FixedByComparison):
+        other = dataclasses.replace(way, inputs=sizes.inputs_without(refusal.size), ranges_hold=False)
+    elif has_ranges:
+        other = dataclasses.replace(way, ranges_hold=False)
+    else:
+        raise refusal
+    with hold_warnings() as held, contextlib.suppress(Exception):  # the model may not run with other inputs
+        program = _Ways(capture).all_from(capture(other), 0)
         if not held:
             return program
     raise refusal

@@ -15,7 +15,7 @@ import sympy
 import torch
 
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.memory_layout import repeat_ones
+from opbridge.capture.memory_layout import repeat_ones, with_sizes
 from opbridge.capture.symbolic_sizes.model_branches import Branches
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
@@ -243,6 +243,20 @@ class DynamicSizes:
         """The specifications that are torch.export.Dims."""
         return [dim for leaf in self.leaves for dim in leaf.values() if not isinstance(dim, (str, _HINTS))]
 
+    def inputs_without(self, size: int) -> Inputs:
+        """The inputs with another size of each dynamic axis whose size is this one."""
+
+        def other_sizes(leaf: Any, axes: Mapping[int, Any]) -> dict[int, int]:
+            return {
+                axis: size + 1 if size < (getattr(dim, "max", None) or math.inf) else size - 1
+                for axis, dim in axes.items()
+                if leaf.shape[axis] == size
+            }
+
+        pairs = zip(self._inputs.leaves, self.leaves, strict=True)
+        made = {id(leaf): with_sizes(leaf, sizes) for leaf, axes in pairs if (sizes := other_sizes(leaf, axes))}
+        return self._inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf))
+
     def have_ranges(self) -> bool:
         """Whether torch.export keeps ranges that the caller has declared."""
         return bool(self._dims())
@@ -310,6 +324,12 @@ class Fixing:
     compared: bool = False
 
 
+class FixedByComparison(UnsupportedError):
+    """A branch asks whether a dynamic size is the one that it is in the example, ``size``."""
+
+    size: int = 0
+
+
 def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> UnsupportedError:
     """The error for a size that the caller declared dynamic. ``fixings`` maps constants to the causes that fix sizes to
     them."""
@@ -334,9 +354,12 @@ def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> Unsuppor
             ": its Python code depends on this very size (a branch, range(), an index of a list, a function that takes "
             "a number, as NumPy's do); compute with tensors"
         )
-    return UnsupportedError(
-        f"{what} was to be dynamic, but the model fixes it to {size}{why}, or make the size constant", fixing.line
-    )
+    text = f"{what} was to be dynamic, but the model fixes it to {size}{why}, or make the size constant"
+    if not fixing.compared:
+        return UnsupportedError(text, fixing.line)
+    error = FixedByComparison(text, fixing.line)
+    error.size = int(size)
+    return error
 
 
 def sizes_of_outputs(axes: Mapping[str, Any] | None, output_names: Sequence[str] | None) -> dict[str, dict[int, str]]:
