@@ -6,6 +6,7 @@ Windows of any other dynamic length are refused, because nodes of ONNX have cons
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ def _reduced(
 
 
 def _average(original: Function, rank: int) -> Function:
+    @functools.wraps(original)
     def pool(
         input: torch.Tensor,
         kernel_size: Any,
@@ -67,6 +69,7 @@ def _average(original: Function, rank: int) -> Function:
 
 
 def _maximum(original: Function, rank: int) -> Function:
+    @functools.wraps(original)
     def pool(
         input: torch.Tensor,
         kernel_size: Any,

@@ -28,7 +28,7 @@ from opbridge.capture.state.holders import (
     SlotsHolder,
     TensorHolder,
 )
-from opbridge.capture.state.ownership import FOREIGN, classes_of
+from opbridge.capture.state.ownership import FOREIGN, classes_of, is_of_opbridge
 from opbridge.torch_compat import (
     BUFFERS,
     MODULES,
@@ -153,7 +153,9 @@ def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder
     elif isinstance(value, (tuple, frozenset)):
         yield Holder(value)
     elif isinstance(value, torch.Tensor):
-        if is_transformed(value):  # a module may keep it when torch.func's transform has ended, as recurrent ones do
+        # A module may keep a tensor when torch.func's transform has ended, as recurrent ones do. Classes of opbridge
+        # stand for the model's tensors while it is captured.
+        if is_transformed(value) or is_of_opbridge(type(value)):
             return
         yield TensorHolder(value)
     elif isinstance(value, types.MethodType):

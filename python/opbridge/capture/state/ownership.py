@@ -16,6 +16,10 @@ def is_own(module: str) -> bool:
     return module.partition(".")[0] not in _FOREIGN_FUNCTIONS
 
 
+def is_of_opbridge(kind: type) -> bool:
+    return kind.__module__.startswith("opbridge.")
+
+
 def is_near(module: str, to: str) -> bool:
     """Whether code of the Python module ``to`` may keep the model's state in functions and objects of ``module``: in
     those of its own package, and in those that are not installed, but neither in pytest's nor in a logger's."""
