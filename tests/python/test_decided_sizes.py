@@ -58,6 +58,7 @@ def test_the_range_of_the_size_counts() -> None:
     assert is_decided(N < 1000, True, 1, 999)
     assert not is_decided(N < 1000, True, 1, 1000)
     assert is_decided(N > 3, True, 4, None)
+    assert not is_decided(sympy.Eq(Mod(N, 7), 3), False, 5000, None)
 
 
 def drawn(source: random.Random, depth: int) -> Any:

@@ -91,7 +91,10 @@ class _Ways:
         refused = next((i for i, branch in enumerate(branches.asked) if branch.refusal), None)
         for i in reversed(range(known, len(branches.asked))):
             branch = branches.asked[i]
-            chosen = self._with_other_way(program, captured, i)
+            wanted = [(each, each.truth) for each in branches.asked[:i]] + [(branch, not branch.truth)]
+            if branches.are_impossible(wanted):
+                continue
+            chosen = self._with_other_way(program, captured, wanted)
             if chosen is not None:
                 program = chosen
             elif i == refused:
@@ -100,11 +103,12 @@ class _Ways:
                 branch.warn()
         return program
 
-    def _with_other_way(self, program: Program, captured: Captured, index: int) -> Program | None:
-        """The choice between ``program`` and the other way of a branch; None if that way cannot be captured."""
-        branch = captured.branches.asked[index]
-        wanted = [(each, each.truth) for each in captured.branches.asked[:index]] + [(branch, not branch.truth)]
-        way = captured.way
+    def _with_other_way(
+        self, program: Program, captured: Captured, wanted: list[tuple[Branch, bool]]
+    ) -> Program | None:
+        """The choice between ``program`` and the way of the branches ``wanted``, which goes the other way of the last;
+        None if it cannot be captured."""
+        branch, way = wanted[-1][0], captured.way
         open_branches = [each for each in captured.branches.asked if not (each.keeps_way or each.is_known)]
         if branch.keeps_way or len(open_branches) > _MOST_BRANCHES or self._captures == _MOST_CAPTURES:
             return None

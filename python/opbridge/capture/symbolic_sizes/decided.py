@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -29,45 +29,55 @@ _RELATIONS: dict[type, Callable[[int, int], bool]] = {
 _ROUNDING = frozenset({"CeilToInt", "FloorToInt", "TruncToInt"})
 
 
+Wanted = tuple[Any, bool]  # a condition, and the answer that it is to have
+
+
 def is_decided(asked: Any, truth: bool, least: int, most: int | None) -> bool:
     """Whether the condition ``asked`` on one size from ``least`` to ``most`` is always ``truth``. False if unknown."""
-    compare = _RELATIONS.get(type(asked))
-    if compare is None or len(asked.free_symbols) != 1:
+    return are_impossible(((asked, not truth),), least, most)
+
+
+def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bool:
+    """Whether no size from ``least`` to ``most`` gives all conditions on it the wanted answers. False if unknown."""
+    if any(type(asked) not in _RELATIONS or len(asked.free_symbols) != 1 for asked, _ in wanted):
         return False
-    last = _last_to_try(asked.lhs - asked.rhs)
-    if last is None:
+    count = _count_to_try([asked.lhs - asked.rhs for asked, _ in wanted])
+    if count is None:
         return False
-    last = last if most is None else min(last, most)
-    return last - least < _MOST_TRIED and _has_truth(asked, truth, least, last)
+    last = least + count if most is None else min(least + count, most)
+    return last - least < _MOST_TRIED and _are_never(tuple(wanted), least, last)
 
 
 @functools.lru_cache(maxsize=1024)
-def _has_truth(asked: Any, truth: bool, first: int, last: int) -> bool:
-    [symbol] = map(str, asked.free_symbols)
-    known = {symbol: _core.Dim.symbol(symbol)}
+def _are_never(wanted: tuple[Wanted, ...], first: int, last: int) -> bool:
     try:
-        left, right = (_core.Dim.parse(str(side), known) for side in (asked.lhs, asked.rhs))
+        conditions = [(_answers(asked), truth) for asked, truth in wanted]
     except FileError:
         return False
+    return not any(all(answer(size) == truth for answer, truth in conditions) for size in range(first, last + 1))
+
+
+def _answers(asked: Any) -> Callable[[int], bool]:
+    """The answer of a condition for a size."""
+    [symbol] = map(str, asked.free_symbols)
+    known = {symbol: _core.Dim.symbol(symbol)}
+    left, right = (_core.Dim.parse(str(side), known) for side in (asked.lhs, asked.rhs))
     compare = _RELATIONS[type(asked)]
-    return all(
-        compare(left.evaluate({symbol: size}), right.evaluate({symbol: size})) == truth
-        for size in range(first, last + 1)
-    )
+    return lambda size: compare(left.evaluate({symbol: size}), right.evaluate({symbol: size}))
 
 
-def _last_to_try(difference: Any) -> int | None:
-    """The size from which on the sign of ``difference`` only repeats; None if it is not known.
+def _count_to_try(differences: Sequence[Any]) -> int | None:
+    """After how many sizes the signs of the differences only repeat; None if it is not known.
 
-    Along the residues of a period, the product of all divisors, the difference is linear from some size on. Its slope
+    Along the residues of a period, the product of all divisors, a difference is linear from some size on. Its slope
     is a multiple of 1 / period, and it stays within ``reach`` of that line, so two lines that cross do so below
     2 * reach * period. Each Max or Min in it has such a size too.
     """
-    form = _form_of(difference)
-    if form is None:
+    forms = list(map(_form_of, differences))
+    known = [form for form in forms if form is not None]
+    if len(known) < len(forms):
         return None
-    period, reach = form
-    return 4 * period * (reach + 2)
+    return 4 * math.lcm(*(period for period, _ in known)) * (max(reach for _, reach in known) + 2)
 
 
 def _form_of(expr: Any) -> tuple[int, int] | None:

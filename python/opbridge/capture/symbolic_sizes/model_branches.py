@@ -14,7 +14,7 @@ import torch
 from opbridge.capture.memory_layout import with_sizes
 from opbridge.capture.run_warnings import Location, warn_of_run_at
 from opbridge.capture.source import line_text
-from opbridge.capture.symbolic_sizes.decided import is_decided
+from opbridge.capture.symbolic_sizes.decided import are_impossible, is_decided
 from opbridge.torch_compat.symbols import finite_bound
 
 if TYPE_CHECKING:
@@ -105,6 +105,16 @@ class Branches:
         [symbol] = asked.free_symbols
         known = self._ranges.get(symbol)
         return known is not None and is_decided(asked, truth, self._least(symbol), finite_bound(known.upper))
+
+    def are_impossible(self, wanted: Sequence[tuple[Branch, bool]]) -> bool:
+        """Whether no sizes give the last condition the wanted answer, and those on the same size theirs."""
+        symbols = wanted[-1][0].asked.free_symbols
+        known = self._ranges.get(next(iter(symbols))) if len(symbols) == 1 else None
+        if known is None:
+            return False
+        [symbol] = symbols
+        conditions = [(branch.asked, truth) for branch, truth in wanted if branch.asked.free_symbols == symbols]
+        return are_impossible(conditions, self._least(symbol), finite_bound(known.upper))
 
     @property
     def asked(self) -> list[Branch]:
