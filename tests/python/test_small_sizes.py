@@ -186,15 +186,15 @@ def test_an_example_may_have_no_elements(function: Any, tmp_path: pathlib.Path) 
         opbridge.verify(path, model, (torch.rand(rows, 2),))
 
 
-def test_an_example_without_elements_is_named_where_torch_cannot_follow_it(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match="a dynamic size is 0 in the example"):
-        opbridge.export(
-            lambda x: torch.linalg.cholesky(x, upper=True),
-            (torch.ones(5, 5, 0, 0),),
-            tmp_path / "model.onnx",
-            capture="trace",
-            dynamic_shapes=({1: "m", 2: "n", 3: "n"},),
-        )
+def test_matrices_without_elements_may_be_the_example(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(x, upper=True)
+
+    path = tmp_path / "model.onnx"
+    sizes = ({1: "m", 2: "n", 3: "n"},)
+    opbridge.export(model, (torch.ones(5, 5, 0, 0),), path, capture="trace", dynamic_shapes=sizes)
+    for batch, rows in ((5, 0), (2, 3), (1, 1)):
+        opbridge.verify(path, model, (torch.eye(rows).expand(5, batch, rows, rows) * 4,))
 
 
 @pytest.mark.parametrize("capture", ["trace", "export"])
