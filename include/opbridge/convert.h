@@ -93,6 +93,7 @@ struct OnnxModel {
   std::vector<OnnxFunction> functions;
   std::vector<std::pair<std::string, ir::Weight>> defaults;   // default values of inputs
   std::vector<std::pair<std::string, std::string>> metadata;  // the file's metadata_props: key and value
+  std::vector<std::string> changed;  // what the last outputs are the new values of, as `NAME_out`
 };
 
 struct FunctionalizeOptions {

@@ -1,6 +1,7 @@
 #include "pipeline/choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -251,12 +252,22 @@ Choice parts_of(ir::Graph choice) {
 
 OnnxModel join(OnnxModel condition, OnnxModel if_true, OnnxModel if_false) {
   check_outputs(if_true.graph.outputs, if_false.graph.outputs);
+  if (if_true.changed != if_false.changed) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("the model changes other inputs or buffers depending on its sizes: its outputs would "
+                    "be {} or {}",
+                    fmt::join(if_true.changed, ", "), fmt::join(if_false.changed, ", ")));
+  }
   std::vector<std::string> names;
   for (const ir::Value* output : if_true.graph.outputs) names.push_back(output->name);
+  std::vector<std::string> changed = if_true.changed;
   Joiner joiner(std::move(condition), if_true.graph.outputs);
   ir::GraphPtr one = joiner.branch(std::move(if_true), "then_branch");
   ir::GraphPtr other = joiner.branch(std::move(if_false), "else_branch");
-  return joiner.finish(std::move(one), std::move(other), names);
+  OnnxModel model = joiner.finish(std::move(one), std::move(other), names);
+  model.changed = std::move(changed);
+  return model;
 }
 
 }  // namespace opbridge

@@ -17,7 +17,8 @@ Choice parts_of(ir::Graph choice);
 
 // A model with an If, whose branches are the nodes of `if_true` and `if_false`. `condition` has the inputs of
 // the program, the others may have further ones (parameters); its only output is the condition. A weight of
-// both is stored once. Throws Error(unsupported) if the outputs differ in number, element type or rank.
+// both is stored once. Throws Error(unsupported) if the outputs differ in number, element type or
+// rank, or in what they are the new values of.
 OnnxModel join(OnnxModel condition, OnnxModel if_true, OnnxModel if_false);
 
 }  // namespace opbridge

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -230,8 +231,12 @@ OnnxModel lower_and_simplify(ir::Graph graph, const SymbolicRegistry& registry,
     order_parameters(model.graph.inputs, inputs, options.parameters);
     return model;
   }
+  const size_t outputs = graph.outputs.size();
   std::vector<ir::Weight> parameters = separate_parameters(graph, options);
-  OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
+  const ir::Graph pure = functionalize(std::move(graph), registry, options);
+  OnnxModel model = lower(pure, registry, options);
+  for (const ir::Value* output : std::span(pure.outputs).subspan(outputs))
+    model.changed.push_back(output->name);
   model.metadata = size_ranges(model.graph);
   if (model.graph.outputs.empty()) throw without_outputs();
   if (options.simplify) simplify(model.graph);

@@ -284,6 +284,18 @@ class Counting(nn.Module):
 
 
 @CAPTURES
+def test_ways_that_write_to_different_inputs_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        (x if x.shape[0] > 3 else y).add_(1)
+        return x[:1] + y[:1]
+
+    options: dict[str, Any] = {"dynamic_shapes": ({0: "n"}, {0: "m"}), "mutations_as_outputs": True}
+    args = (torch.randn(2, 4), torch.randn(2, 4))
+    with pytest.raises(opbridge.UnsupportedError, match=r"changes other inputs or buffers .* x_out or y_out"):
+        opbridge.export(model, args, tmp_path / "model.onnx", capture=capture, **options)
+
+
+@CAPTURES
 @pytest.mark.parametrize(
     ("mutations", "message"), [(False, "writes to the buffer"), (True, "returns or changes . or . tensors")]
 )
