@@ -151,6 +151,11 @@ def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None
         raise UnsupportedError(f"the node '{name}' returns a {type(value).__name__}, which a graph cannot hold")
 
 
+def argument_names(arguments: Sequence[Any]) -> tuple[str, ...]:
+    """The names of the arguments of an operator that names none: higher-order operators, and those of numbers."""
+    return tuple(f"arg{i}" for i in range(len(arguments)))
+
+
 def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) -> _core.ProgramValue:
     """Makes a tensor of ``value``, the graph's value for ``result``: a number goes through ``aten::scalar_tensor``."""
     if isinstance(result, torch.Tensor):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.program import NUMBER, Program, Sizes
+from opbridge.capture.program import NUMBER, Program, Sizes, argument_names, returned
 from opbridge.capture.run_warnings import hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.dynamic_axes import FixedByComparison
 from opbridge.capture.symbolic_sizes.numbers import number
@@ -151,13 +151,10 @@ def _condition(branch: Branch, branches: Branches, graph: _core.Graph) -> _core.
     def emit(key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER) -> _core.ProgramValue:
         nonlocal made
         made += 1
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        names = argument_names(arguments)
         return builder.call(key, names, arguments, {}, [(f"condition_{made}", dtype, size)], "", branch.line)[0]
 
     sizes.compute_with(emit)
     value = number(env.replace(branch.asked), env, emit, sizes)
-    result = [("condition", torch.bool, ())]
-    builder.output(
-        builder.call("aten::scalar_tensor", ("s", "dtype"), (value, torch.bool), {}, result, "", branch.line)[0], ""
-    )
+    builder.output(returned(builder, branch.truth, value, "condition"), "")
     return builder.finish()

@@ -24,6 +24,7 @@ from opbridge.capture.program import (
     Result,
     Sizes,
     WrappedWeight,
+    argument_names,
     describe,
     layout_of_strided,
     note_layout,
@@ -167,7 +168,7 @@ class _Bridge:
             self._higher_order(node, name_of(target))
         elif not self._is_known_number(node):
             module = getattr(target, "__module__", "python")
-            names = tuple(f"arg{i}" for i in range(len(node.args)))
+            names = argument_names(node.args)
             made = (node.name, node.meta.get("val"))
             key = f"{module}::{getattr(target, '__name__', target)}"
             self._values[node] = self._emit(node, key, names, node.args, node.kwargs, made)
@@ -237,7 +238,7 @@ class _Bridge:
     ) -> _core.ProgramValue:
         """Adds a node outside of all bodies, so that all later nodes can use the number."""
         self._numbers += 1
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        names = argument_names(arguments)
         result = (f"number_of_sizes_{self._numbers}", dtype, size)
         return self._outermost.call(key, names, arguments, {}, [result], "", "")[0]
 
@@ -284,7 +285,7 @@ class _Bridge:
             self._values[node] = self._with_effects(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.args)
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        names = argument_names(arguments)
         made = (node.name, node.meta.get("val"))
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
 

@@ -102,19 +102,20 @@ class Branches:
         """Whether the condition has this answer for all sizes that the inputs may have."""
         if len(asked.free_symbols) != 1:
             return bool(asked == sympy.sympify(truth))
-        [symbol] = asked.free_symbols
-        known = self._ranges.get(symbol)
-        return known is not None and is_decided(asked, truth, self._least(symbol), finite_bound(known.upper))
+        limits = self._limits_of(asked.free_symbols)
+        return limits is not None and is_decided(asked, truth, *limits)
 
     def are_impossible(self, wanted: Sequence[tuple[Branch, bool]]) -> bool:
         """Whether no sizes give the last condition the wanted answer, and those on the same size theirs."""
         symbols = wanted[-1][0].asked.free_symbols
-        known = self._ranges.get(next(iter(symbols))) if len(symbols) == 1 else None
-        if known is None:
-            return False
-        [symbol] = symbols
+        limits = self._limits_of(symbols)
         conditions = [(branch.asked, truth) for branch, truth in wanted if branch.asked.free_symbols == symbols]
-        return are_impossible(conditions, self._least(symbol), finite_bound(known.upper))
+        return limits is not None and are_impossible(conditions, *limits)
+
+    def _limits_of(self, symbols: set[Any]) -> tuple[int, int | None] | None:
+        """The bounds of the only one of the symbols; None if there are several, or if it is no size of the inputs."""
+        known = self._ranges.get(next(iter(symbols))) if len(symbols) == 1 else None
+        return None if known is None else (self._least(*symbols), finite_bound(known.upper))
 
     @property
     def asked(self) -> list[Branch]:

@@ -13,7 +13,7 @@ import torch
 
 from opbridge import _core
 from opbridge.capture.operators import Operator
-from opbridge.capture.program import Result, Sizes, describe, note_layout, returned
+from opbridge.capture.program import Result, Sizes, argument_names, describe, note_layout, returned
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import written_tensors
 from opbridge.errors import UnsupportedError
@@ -145,7 +145,7 @@ class WithBodies(abc.ABC):
         results: list[Result] = []
         describe(self._unique(name), list(made), self._sizes, results)
         frame = sys._getframe(1)
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        names = argument_names(arguments)
         scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
         outputs = self._builder.call(f"higher_order::{name}", names, arguments, {}, results, scope, line)
         self._bind_all(made, iter(outputs), varies=True, written=False)

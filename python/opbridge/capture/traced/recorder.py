@@ -19,6 +19,7 @@ from opbridge.capture.program import (
     Result,
     Sizes,
     add_weight,
+    argument_names,
     describe,
     layout_of_strided,
     note_layout,
@@ -266,7 +267,7 @@ class Recorder(WithBodies):
         self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER
     ) -> _core.ProgramValue:
         name = self._unique(stem(key))
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        names = argument_names(arguments)
         if self._body is not None and size is not NUMBER:
             raise NotRecorded  # the number would be known outside of the body too
         result = (name, dtype, size)
