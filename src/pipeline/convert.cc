@@ -28,6 +28,7 @@
 #include "pipeline/size_names.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
+#include "torch/foreach.h"
 #include "torch/prims.h"
 
 namespace opbridge {
@@ -136,6 +137,7 @@ void let_dropout_be_random(ir::Graph& graph) {
 ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   apply_names(graph, options);
   torch::replace_prims(graph);
+  torch::expand_foreach(graph);
   FunctionalizeOptions functionalizing;
   functionalizing.mutations_as_outputs = options.mutations_as_outputs;
   functionalizing.warn = options.warn;

@@ -1,0 +1,94 @@
+"""The operators `_foreach_*` on lists of tensors."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from functionalize_check import Model
+
+import opbridge
+
+NAMESPACE = "aten::_foreach_"
+# The first takes its numbers from a tensor, the second has no operator for one tensor.
+LEFT_OUT = ("addcdiv.Tensor", "addcdiv_.Tensor", "addcmul.Tensor", "addcmul_.Tensor", "powsum.Scalar")
+SCHEMAS = {
+    f"{schema.name}.{schema.overload_name}".rstrip(".").removeprefix(NAMESPACE): schema
+    for schema in torch._C._jit_get_all_schemas()
+    if schema.name.startswith(NAMESPACE) and not any(argument.is_out for argument in schema.arguments)
+}
+ROWS = (torch.tensor([[1.5, -2.0], [0.25, 3.0]]), torch.tensor([-1.0, 0.5, 2.5]), torch.tensor(0.75))
+
+
+def argument(name: str, kind: str, rows: list[torch.Tensor]) -> Any:
+    """A value of the type ``kind`` for a list of three tensors."""
+    if kind == "List[Tensor]":
+        return rows if name == "self" else [row.flip(-1) * 2 + 0.125 if row.dim() else row + 1 for row in rows]
+    return {"List[number]": [0.5, 2.0, 3.0], "number": 0.5, "Tensor": torch.tensor(1.5)}[kind]
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - set(LEFT_OUT)))
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_every_operator(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    schema = SCHEMAS[name]
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.aten, "_foreach_" + packet), overload or "default")
+    needed = [each for each in schema.arguments if not each.has_default_value() or each.name == "value"]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        rows = [tensor.clone() for tensor in tensors]
+        result = operator(*(argument(each.name, str(each.type), rows) for each in needed))
+        return result or rows
+
+    squares = packet == "mm"  # of matrices
+    rows = (ROWS[0], ROWS[0] + 1, ROWS[0] * 2) if squares else ROWS
+    model = Model(call)
+    opbridge.export(model, rows, tmp_path / "model.onnx", capture=capture, verify=True)
+    opbridge.verify(tmp_path / "model.onnx", model, tuple(row * 0.5 + 0.25 for row in rows))
+
+
+class Mixed(torch.nn.Module):
+    """Lists of different element types, and a write to an input."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        torch._foreach_add_([x, y], [2.5, 3])
+        return torch._foreach_mul([x, y.int()], [y, y]), torch._foreach_sub([x, y.int()], 2)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_dynamic_sizes_element_types_and_writes(capture: Any, tmp_path: pathlib.Path) -> None:
+    options: dict[str, Any] = {"dynamic_shapes": {"x": {0: "n"}, "y": {0: "n"}}, "mutations_as_outputs": True}
+    args = (torch.randn(3, 2), torch.randn(3, 1))
+    opbridge.export(Mixed(), args, tmp_path / "model.onnx", capture=capture, **options)
+    for rows in (1, 2, 7):
+        opbridge.verify(tmp_path / "model.onnx", Mixed(), (torch.randn(rows, 2), torch.randn(rows, 1)))
+
+
+class Clipped(torch.nn.Module):
+    """The gradients of a loss, with a norm of at most 0.1, and that norm before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.zero_grad()
+        self.layer(x).square().sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), 0.1)
+        return norm, *(parameter.grad for parameter in self.parameters())
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_clipped_gradients(capture: Any, tmp_path: pathlib.Path) -> None:
+    args = (torch.randn(4, 3),)
+    opbridge.export(Clipped(), args, tmp_path / "model.onnx", capture=capture, verify=True)
+
+
+def test_lists_of_different_lengths_are_refused(tmp_path: pathlib.Path) -> None:
+    program = torch.export.export(Model(lambda x, y: torch._foreach_add([x, y], [y, x])), ROWS[1:])
+    node = next(node for node in program.graph.nodes if "foreach" in str(node.target))
+    node.args = (node.args[0], node.args[1][:1])
+    with pytest.raises(opbridge.UnsupportedError, match="aten::_foreach_add"):
+        opbridge.export(program, ROWS[1:], tmp_path / "model.onnx")
