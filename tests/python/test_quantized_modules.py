@@ -179,6 +179,16 @@ def of_channels(x):
     return q.int_repr(), *values, q.q_per_channel_scales() * x[:, 0], x + q.q_per_channel_axis()
 
 
+def of_narrow_zero_points(x):
+    """The differences of integers and zero points exceed 8 bits."""
+    points, scales = torch.tensor([-120, 100, 7], dtype=torch.int8), torch.tensor([0.5, 0.25, 1.0])
+    integers = (x * 60).clamp(-128, 127).to(torch.int8)
+    made = torch._make_per_channel_quantized_tensor(integers, scales, points, 0)
+    q = torch.quantize_per_channel(x * 60, scales, points, 0, torch.qint8)
+    one = torch.quantize_per_tensor(x * 60, scales[0], points[0], torch.qint8)
+    return made.dequantize(), q.dequantize(), one.dequantize(), made.q_per_channel_zero_points()
+
+
 def of_indices(x):
     q = quantize(x)
     torch.nn.functional.relu(q, inplace=True)
@@ -187,7 +197,7 @@ def of_indices(x):
     return q.dequantize(), clipped.dequantize()
 
 
-@pytest.mark.parametrize("function", [of_tensors, of_channels, of_indices])
+@pytest.mark.parametrize("function", [of_tensors, of_channels, of_narrow_zero_points, of_indices])
 def test_quantized_tensors(tmp_path, capture, function):
     torch.manual_seed(0)
     check(function, (torch.randn(3, 4),), tmp_path, capture)

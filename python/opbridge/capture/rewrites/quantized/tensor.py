@@ -114,14 +114,13 @@ def _quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.d
     tensors = isinstance(scale, torch.Tensor), isinstance(zero_point, torch.Tensor)
     if tensors[0] != tensors[1]:
         raise UnsupportedError("quantize_per_tensor() needs two numbers or two tensors as scale and zero point")
-    return wrapped(quantized(input, scale, zero_point, dtype))
+    return wrapped(quantized(input, scale, _wide(zero_point) if tensors[1] else zero_point, dtype))
 
 
 def _quantize_per_channel(
     input: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor, axis: int, dtype: torch.dtype
 ) -> QuantizedTensor:
-    _require_integers(zero_points)
-    return wrapped(quantized(input, scales, zero_points, dtype, axis % input.dim()))
+    return wrapped(quantized(input, scales, _wide(zero_points), dtype, axis % input.dim()))
 
 
 def _of_integers(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
@@ -133,13 +132,14 @@ def _channels_of_integers(
     input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int
 ) -> QuantizedTensor:
     _require_levels(input)
-    _require_integers(zero_point)
-    return wrapped(Levels(input, scale, zero_point, axis))
+    return wrapped(Levels(input, scale, _wide(zero_point), axis))
 
 
-def _require_integers(zero_points: torch.Tensor) -> None:
+def _wide(zero_points: torch.Tensor) -> torch.Tensor:
+    """The zero points as a quantized tensor holds them: differences from integers of fewer bits would wrap around."""
     if zero_points.is_floating_point():
         raise UnsupportedError("zero points that are floating-point numbers are not supported; use integers")
+    return zero_points.to(torch.int64)
 
 
 def _require_levels(input: torch.Tensor) -> None:
