@@ -39,6 +39,12 @@ class Draws(nn.Module):
             "normal_": torch.empty(size).normal_(2, 4),
             "uniform_": torch.empty(size).uniform_(2, 4),
             "exponential_": torch.empty(size).exponential_(2.0),
+            "log_normal_": torch.empty(size).log_normal_(-1, 0.3),
+            "geometric_": torch.empty(size).geometric_(0.6),
+            "random_": torch.empty(size, dtype=torch.bool).random_(),
+            "random_ below an end": torch.empty(size, dtype=torch.int16).random_(7),
+            "random_ of floating point": torch.empty(size, dtype=torch.bfloat16).random_().float(),
+            "random_ in a range": torch.empty(size).random_(-3, 3).long(),
             "bernoulli": torch.bernoulli(p.expand(n, 4)),
             "bernoulli of a number": torch.bernoulli(x, 0.25),
             "bernoulli_": torch.empty(size).bernoulli_(0.3),
@@ -76,6 +82,41 @@ def test_distributions(dynamic: bool, opset: int, tmp_path: pathlib.Path) -> Non
     assert (drawn["rand"] != drawn["rand again"]).any()
     shares = np.bincount(drawn["multinomial"].flatten(), minlength=4) / drawn["multinomial"].numel()
     np.testing.assert_allclose(shares, P.numpy(), atol=0.02)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_distributions_without_moments(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Shares below some numbers."""
+
+    class Heavy(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            numbers = torch.empty(20000)
+            return (
+                x + torch.ops.aten.cauchy(numbers, 3.0, 2.0),
+                x + torch.ops.aten.geometric(numbers, 0.3),
+                x.long() + torch.empty(20000, dtype=torch.int64).geometric_(0.3),
+                x.to(torch.uint8) + torch.empty(20000, dtype=torch.uint8).random_(),
+            )
+
+    onnxruntime.set_seed(0)
+    opbridge.export(Heavy(), (torch.zeros(1),), tmp_path / "model.onnx", capture=capture)
+    made = opbridge.session(tmp_path / "model.onnx").run(None, {"x": np.zeros(1, np.float32)})
+    heavy, count, integers, bytes_ = (torch.from_numpy(each) for each in made)
+    shares = [(heavy < bound).double().mean() for bound in (1.0, 3.0, 5.0, 23.0)]
+    np.testing.assert_allclose(shares, [0.25, 0.5, 0.75, 0.5 + np.arctan(10) / np.pi], atol=0.015)
+    for drawn in (count, integers.float()):
+        shares = [(drawn == number).double().mean() for number in (0, 1, 2, 3)]
+        np.testing.assert_allclose(shares, [0, 0.3, 0.21, 0.147], atol=0.015)
+    np.testing.assert_allclose([bytes_.double().mean(), bytes_.max()], [127.5, 255], rtol=0.02)
+
+
+def test_all_integers_of_64_bits_are_refused(tmp_path: pathlib.Path) -> None:
+    class Draw(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.empty(3, dtype=torch.int64).random_()
+
+    with pytest.raises(opbridge.UnsupportedError, match="give an end"):
+        opbridge.export(Draw(), (torch.rand(3),), tmp_path / "model.onnx")
 
 
 def test_without_replacement(tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <optional>
 #include <tuple>
 
 #include "lowering/add.h"
@@ -118,6 +120,38 @@ Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType typ
   return g.op("Max", g.op("Neg", g.op("Log", drawn)), g.scalar(least, type));
 }
 
+// One more than the largest integer that `random_` draws: from 0 on, all integers that the type holds
+// exactly.
+Dim end_of_integers(GraphBuilder& g) {
+  const auto end = [](int bits) { return int64_t{1} << bits; };
+  switch (g.result().element_type) {
+    case ElementType::boolean:
+      return end(1);
+    case ElementType::int8:
+      return end(7);
+    case ElementType::uint8:
+      return end(8);
+    case ElementType::bfloat16:
+      return end(8) + 1;
+    case ElementType::float16:
+      return end(11) + 1;
+    case ElementType::int16:
+      return end(15);
+    case ElementType::uint16:
+      return end(16);
+    case ElementType::float32:
+      return end(24) + 1;
+    case ElementType::int32:
+      return end(31);
+    case ElementType::uint32:
+      return end(32);
+    case ElementType::float64:
+      return end(53) + 1;
+    default:
+      g.refuse("draws integers of 64 bits; give an end, as random_(0, end)");
+  }
+}
+
 // Exponential variables with the rates `self` are smallest with probabilities proportional to the rates, and
 // the indices of the smallest `count` are a sample without replacement.
 Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacement) {
@@ -225,6 +259,36 @@ void register_random(SymbolicRegistry& registry) {
        const ElementType type = drawn_type(g.result().element_type);
        Value drawn = exponential(g, *g.result().dims, type);
        return g.cast(g.op("Div", drawn, g.scalar(rate, type)), g.result().element_type);
+     });
+  // The inverse of each distribution function, of uniform numbers.
+  on("aten::cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Ignored, double median, double sigma, Ignored) {
+       const auto& [result, dims] = g.result();
+       const ElementType type = drawn_type(result);
+       Value turns = g.op("Sub", draw(g, "RandomUniform", *dims, type), g.scalar(0.5, type));
+       Value drawn = g.op("Tan", g.op("Mul", turns, g.scalar(std::numbers::pi, type)));
+       return g.cast(g.op("Add", g.scalar(median, type), g.op("Mul", drawn, g.scalar(sigma, type))), result);
+     });
+  on("aten::geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, double p, Ignored) {
+       const ElementType type = drawn_type(g.result().element_type);
+       Value drawn = exponential(g, *g.result().dims, type);
+       return g.cast(g.op("Ceil", g.op("Div", drawn, g.scalar(-std::log1p(-p), type))),
+                     g.result().element_type);
+     });
+  on("aten::log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Ignored, double mean, double deviation, Ignored) {
+       const ElementType type = drawn_type(g.result().element_type);
+       Value drawn = g.op("Mul", draw(g, "RandomNormal", *g.result().dims, type), g.scalar(deviation, type));
+       return g.cast(g.op("Exp", g.op("Add", g.scalar(mean, type), drawn)), g.result().element_type);
+     });
+  on("aten::random(Tensor self, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, Ignored) { return integers(g, 0, end_of_integers(g)); });
+  on("aten::random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, int64_t to, Ignored) { return integers(g, 0, to); });
+  on("aten::random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, int64_t from, std::optional<int64_t> to, Ignored) {
+       return integers(g, from, to ? Dim(*to) : end_of_integers(g));
      });
   on("aten::poisson(Tensor self, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return by_kernel(g, "opbridge::poisson", {self}); });

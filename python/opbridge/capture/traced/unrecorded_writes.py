@@ -15,6 +15,11 @@ _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_em
 _FACTORIES = _EMPTY | {
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full")
 }
+# Draw numbers for a tensor of the same shape.
+_DRAWN = frozenset(
+    {"aten::" + name for name in ("uniform", "normal_functional", "exponential", "geometric", "cauchy", "log_normal")}
+    | {"aten::" + name for name in ("bernoulli.p", "random", "random.from", "random.to")}
+)
 
 
 class FreshTensors:
@@ -31,7 +36,7 @@ class FreshTensors:
         arguments = [*zip(operator.names, args, strict=False), *kwargs.items()]
         if is_view:  # of its first argument: expand_as and similar ones take only the shape of the other
             return self._entry(arguments[0][1])
-        if operator.stem.endswith("_like") or operator.stem in _FACTORIES:
+        if operator.stem.endswith("_like") or operator.stem in _FACTORIES or operator.key in _DRAWN:
             return None  # reads the shape alone
         for name, argument in arguments:
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
