@@ -1,5 +1,7 @@
 #include "torch/prims.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -101,6 +103,45 @@ const std::map<std::string, Equivalent, std::less<>>& equivalents() {
 constexpr std::string_view dropped[] = {"output_dtype", "requires_grad", "physical_layout", "strides",
                                         "non_blocking"};
 
+[[noreturn]] void refuse(const ir::Node& node, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("a call of {} {}", node.op, what), node.source.line);
+}
+
+const ir::AttributeValue& argument(const ir::Node& node, std::string_view name) {
+  const ir::AttributeValue* value = node.find(name);
+  if (value == nullptr) refuse(node, fmt::format("lacks the argument {}", name));
+  return *value;
+}
+
+template <class T>
+const T& argument_as(const ir::Node& node, std::string_view name) {
+  const ir::AttributeValue& value = argument(node, name);
+  const T* found = std::get_if<T>(&value);
+  if (found == nullptr) refuse(node, fmt::format("has {} = {}", name, ir::str(value)));
+  return *found;
+}
+
+// The tensor with the sizes of all its dims.
+ir::Value* tensor(const ir::Node& node, std::string_view name) {
+  ir::Value* value = argument_as<ir::Value*>(node, name);
+  const auto* type = value == nullptr ? nullptr : std::get_if<ir::TensorType>(&value->type);
+  if (type == nullptr || !type->ranked())
+    refuse(node, fmt::format("has no tensor of known rank as {}", name));
+  return value;
+}
+
+const ir::TensorType& type_of(const ir::Node& node) {
+  const auto* type = node.outputs.empty() ? nullptr : std::get_if<ir::TensorType>(&node.outputs[0]->type);
+  if (type == nullptr || !type->ranked()) refuse(node, "has no tensor of known rank as its result");
+  return *type;
+}
+
+// An axis of the dims.
+int64_t checked(const ir::Node& node, int64_t axis, size_t rank) {
+  if (axis < 0 || std::cmp_greater_equal(axis, rank)) refuse(node, fmt::format("has the dim {}", axis));
+  return axis;
+}
+
 class Replacing {
  public:
   explicit Replacing(ir::Graph& root) : names_(root) {}
@@ -112,8 +153,7 @@ class Replacing {
       if (node->op.starts_with("prims::")) replace(*node);
       // torch may record the prim of this name as aten's operator, with the prim's result type: that of the
       // argument.
-      if (node->op == "aten::signbit")
-        std::get<ir::TensorType>(node->outputs[0]->type).element_type = ElementType::boolean;
+      if (node->op == "aten::signbit") make_boolean(*node);
       graph.nodes.push_back(node);
     }
   }
@@ -148,11 +188,10 @@ class Replacing {
     node.op = equivalent.aten;
   }
 
-  static ir::Value* tensor(const ir::Node& node, std::string_view argument) {
-    return std::get<ir::Value*>(*node.find(argument));
+  static void make_boolean(const ir::Node& node) {
+    auto* type = node.outputs.empty() ? nullptr : std::get_if<ir::TensorType>(&node.outputs[0]->type);
+    if (type != nullptr) type->element_type = ElementType::boolean;
   }
-
-  static const ir::TensorType& type_of(const ir::Node& node) { return node.outputs[0]->tensor_type(); }
 
   // A node before `anchor`, with the result of `type`.
   ir::Value* emit(const ir::Node& anchor, const std::string& op, Arguments arguments, ir::TensorType type) {
@@ -178,12 +217,12 @@ class Replacing {
   // A dim of the result that the input lacks is inserted with size 1, and then expanded.
   void broadcast(ir::Node& node) {
     ir::Value* value = tensor(node, "a");
-    const auto& kept = std::get<std::vector<int64_t>>(*node.find("broadcast_dimensions"));
-    const ir::AttributeValue shape = *node.find("shape");
+    const auto& kept = argument_as<std::vector<int64_t>>(node, "broadcast_dimensions");
+    const ir::AttributeValue shape = argument(node, "shape");
     ir::TensorType type = value->tensor_type();
     for (int64_t axis = 0; std::cmp_less(axis, type_of(node).rank()); ++axis) {
       if (std::ranges::find(kept, axis) != kept.end()) continue;
-      type.dims->insert(type.dims->begin() + axis, Dim(1));
+      type.dims->insert(type.dims->begin() + checked(node, axis, type.rank() + 1), Dim(1));
       value = emit(node, "aten::unsqueeze", {{"self", value}, {"dim", axis}}, type);
     }
     become(node, "aten::expand", {{"self", value}, {"size", shape}});
@@ -197,10 +236,9 @@ class Replacing {
     become(node, "aten::copysign.Tensor", {{"self", root}, {"other", self}});
   }
 
-  static Dim size(const ir::Node& node, std::string_view argument) {
-    const ir::AttributeValue& value = *node.find(argument);
-    const auto* dim = std::get_if<Dim>(&value);
-    return dim ? *dim : Dim(std::get<int64_t>(value));
+  static Dim size(const ir::Node& node, std::string_view name) {
+    const auto* dim = std::get_if<Dim>(&argument(node, name));
+    return dim ? *dim : Dim(argument_as<int64_t>(node, name));
   }
 
   static void count(ir::Node& node) {
@@ -213,7 +251,7 @@ class Replacing {
            {{"start", number(start)},
             {"end", number(end)},
             {"step", number(step)},
-            {"dtype", *node.find("dtype")}});
+            {"dtype", argument(node, "dtype")}});
   }
 
   void multiply(ir::Node& node) {
@@ -230,23 +268,26 @@ class Replacing {
       Arguments arguments{{"self", value}, {"dim", dim}, {"dtype", type}};
       if (dim == dims.back()) return become(node, "aten::prod.dim_int", std::move(arguments));
       std::vector<Dim> sizes = *value->tensor_type().dims;
-      sizes.erase(sizes.begin() + dim);
+      sizes.erase(sizes.begin() + checked(node, dim, sizes.size()));
       value = emit(node, "aten::prod.dim_int", std::move(arguments), {type, std::move(sizes)});
     }
   }
 
   static void split(ir::Node& node) {
-    const auto dim = std::get<int64_t>(*node.find("dim"));
     const std::vector<Dim>& dims = *type_of(node).dims;
+    const int64_t dim = checked(node, argument_as<int64_t>(node, "dim"), dims.size());
+    checked(node, dim + 1, dims.size());
     become(
         node, "aten::unflatten.int",
         {{"self", tensor(node, "a")}, {"dim", dim}, {"sizes", std::vector<Dim>{dims[dim], dims[dim + 1]}}});
   }
 
   void draw(ir::Node& node) {
-    ir::Value* empty = emit(node, "aten::empty.memory_format",
-                            {{"size", *node.find("shape")}, {"dtype", *node.find("dtype")}}, type_of(node));
-    become(node, "aten::uniform", {{"self", empty}, {"from", *node.find("low")}, {"to", *node.find("high")}});
+    ir::Value* empty =
+        emit(node, "aten::empty.memory_format",
+             {{"size", argument(node, "shape")}, {"dtype", argument(node, "dtype")}}, type_of(node));
+    become(node, "aten::uniform",
+           {{"self", empty}, {"from", argument(node, "low")}, {"to", argument(node, "high")}});
   }
 
   ir::Names names_;
