@@ -1,6 +1,9 @@
 // Common operators: those whose form changed between opsets, and shortcuts for operators that would do
 // nothing.
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <numeric>
 
 #include "builder/constant_limit.h"
@@ -71,6 +74,9 @@ Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
 Value GraphBuilder::transpose(Value value, std::vector<int64_t> permutation) {
   std::vector<int64_t> identity(permutation.size());
   std::iota(identity.begin(), identity.end(), 0);
+  if (value.type().ranked() && value.rank() != static_cast<int64_t>(permutation.size()))
+    throw Error(ErrorCode::invalid_argument, fmt::format("a permutation of {} axes for a tensor of rank {}",
+                                                         permutation.size(), value.rank()));
   if (permutation == identity) return value;
   return op("Transpose", value, attr("perm", std::move(permutation)));
 }
@@ -80,6 +86,8 @@ Value GraphBuilder::unsqueeze(Value value, std::vector<int64_t> axes) {
   std::vector<Dim> dims = value.dims();
   axes = wrap_axes(axes, static_cast<int64_t>(dims.size() + axes.size()));
   std::ranges::sort(axes);
+  if (const auto twice = std::ranges::adjacent_find(axes); twice != axes.end())
+    throw Error(ErrorCode::invalid_argument, fmt::format("axis {} is inserted twice", *twice));
   for (int64_t axis : axes) dims.insert(dims.begin() + axis, Dim(1));
   Value result =
       opset_ >= 13 ? op("Unsqueeze", value, ints(axes)) : op("Unsqueeze", value, attr("axes", axes));

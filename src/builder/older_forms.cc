@@ -159,6 +159,9 @@ Value positions(GraphBuilder& g, const Dim& count, const Dim& stride, int64_t ax
 
 Value gather_elements(GraphBuilder& g, Value data, Value indices, int64_t axis) {
   const int64_t rank = data.rank();
+  if (rank == 0 || indices.rank() != rank)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("indices of rank {} for a tensor of rank {}", indices.rank(), rank));
   axis = wrap_axis(axis, rank);
   const std::vector<Dim> strides = tensor::row_major_strides(data.dims());
   Value at = times(g, g.cast(indices, ElementType::int64), strides[axis]);

@@ -78,6 +78,12 @@ size_t count_tensors(ir::Node& node) {
   return count;
 }
 
+void set_subject(ir::Node& node, ir::Value* value) {
+  ir::Value** found = subject(node.attributes);
+  if (found == nullptr) refuse(node, node.op + " needs a tensor");
+  *found = value;
+}
+
 class Functionalizer {
  public:
   Functionalizer(ir::Graph& graph, const FunctionalizeOptions& options, bool nested)
@@ -131,7 +137,7 @@ class Functionalizer {
       case Effect::same:
         return bind_same(node, self);
       case Effect::alias:
-        return memory_.bind(node.outputs[0], memory_.add_tensor(memory_.view_of(self)));
+        return memory_.bind(node.outputs.at(0), memory_.add_tensor(memory_.view_of(self)));
       case Effect::copy:
         return copy(node, self);
       case Effect::view:
@@ -255,25 +261,25 @@ class Functionalizer {
   // PyTorch flattens a 0-d tensor to a vector.
   static bool joins_no_dims(const ir::Node& node, const ir::Value* self) {
     const size_t rank = self->tensor_type().rank();
-    return rank > 0 && node.outputs[0]->tensor_type().rank() == rank;
+    return rank > 0 && node.outputs.at(0)->tensor_type().rank() == rank;
   }
 
   void bind_same(const ir::Node& node, const ir::Value* self) {
-    memory_.bind(node.outputs[0], memory_.tensor_of(self));
+    memory_.bind(node.outputs.at(0), memory_.tensor_of(self));
   }
 
   void copy(const ir::Node& node, const ir::Value* self) {
     const MemoryFormat format = memory_format(node);
     View& source = memory_.view_of(self);
     memory_.bind_new(
-        node.outputs[0], memory_.read(source),
+        node.outputs.at(0), memory_.read(source),
         format == MemoryFormat::contiguous || (format == MemoryFormat::as_it_is && source.contiguous));
   }
 
   // A copy, or the tensor itself.
   void copy_perhaps(const ir::Node& node, const ir::Value* self, bool contiguous) {
     View& source = memory_.view_of(self);
-    link(*source.storage, *memory_.bind_new(node.outputs[0], memory_.read(source), contiguous).storage);
+    link(*source.storage, *memory_.bind_new(node.outputs.at(0), memory_.read(source), contiguous).storage);
   }
 
   void make_contiguous(const ir::Node& node, const ir::Value* self) {
@@ -284,13 +290,13 @@ class Functionalizer {
     if (is_same == Certainty::unknown || (is_same == Certainty::yes && otherwise != Certainty::yes))
       return copy_perhaps(node, self, true);
     if (is_same == Certainty::yes) return bind_same(node, self);
-    View& copy = memory_.bind_new(node.outputs[0], memory_.read(source), true);
+    View& copy = memory_.bind_new(node.outputs.at(0), memory_.read(source), true);
     if (otherwise != Certainty::no) memory_.shared_if_contiguous(copy, source);
   }
 
   void convert(ir::Node& node, const ir::Value* self) {
     const ElementType from = ir::element_type(self);
-    if (from == ElementType::undefined || from != ir::element_type(node.outputs[0])) return make_new(node);
+    if (from == ElementType::undefined || from != ir::element_type(node.outputs.at(0))) return make_new(node);
     if (without_overload(node.op) == "aten::_to_copy" || flag(node, "copy", false)) return copy(node, self);
     // The device or the memory format may change.
     const bool stays = node.op == "aten::to.dtype" && memory_format(node) == MemoryFormat::as_it_is;
@@ -304,13 +310,13 @@ class Functionalizer {
   // With the strides that a reshape passes, _reshape_alias is `view`; with others it reads other elements.
   void check_reshapes(const ir::Node& node, const ir::Value* self) {
     const std::optional<Strides> strides = strides_given(node, "stride");
-    if (!strides || !views_with(memory_.view_of(self), node.outputs[0]->tensor_type(), *strides))
+    if (!strides || !views_with(memory_.view_of(self), node.outputs.at(0)->tensor_type(), *strides))
       refuse(node, node.op + " with strides that may not be those of a view of that size; use reshape");
   }
 
   void view_of(ir::Node& node, ViewKind kind, View& base) {
     memory_.read_arguments(node);
-    *subject(node.attributes) = memory_.read(base);
+    set_subject(node, memory_.read(base));
     memory_.emitter().place(&node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (is_list(*node.outputs[i]))
@@ -321,17 +327,17 @@ class Functionalizer {
 
   void view_or_copy(ir::Node& node, ViewKind kind, const ir::Value* self) {
     View& base = memory_.view_of(self);
-    const ir::TensorType& type = node.outputs[0]->tensor_type();
+    const ir::TensorType& type = node.outputs.at(0)->tensor_type();
     const Certainty is_view = can_view(base, type);
     const Certainty otherwise = has_layout_of_example(base) ? could_view(base, type) : is_view;
     if (is_view == Certainty::yes) {
       view_of(node, kind, base);
-      if (otherwise != Certainty::yes) memory_.own_if_contiguous(memory_.view_of(node.outputs[0]));
+      if (otherwise != Certainty::yes) memory_.own_if_contiguous(memory_.view_of(node.outputs.at(0)));
       return;
     }
     memory_.read_arguments(node);
     place_new(node, is_view == Certainty::no);
-    View& copy = memory_.view_of(node.outputs[0]);
+    View& copy = memory_.view_of(node.outputs.at(0));
     if (is_view == Certainty::unknown) {
       link(*base.storage, *copy.storage);
     } else if (otherwise != Certainty::no) {
@@ -346,7 +352,7 @@ class Functionalizer {
     if (op == "aten::as_strided") return view_of(node, ViewKind::strided, elements);
     if (op == "aten::as_strided_scatter" && &elements != &shown) refuse_layout(node);
     memory_.read_arguments(node);
-    *subject(node.attributes) = memory_.read(elements);
+    set_subject(node, memory_.read(elements));
     place_new(node, true);
   }
 
@@ -369,8 +375,8 @@ class Functionalizer {
     const std::string overload = name == "aten::transpose_" ? ".int" : node.op.substr(name.size());
     node.op = std::string(name.substr(0, name.size() - 1)) + overload;
     view_of(node, kind, *tensor.view);
-    tensor.view = &memory_.view_of(node.outputs[0]);
-    memory_.bind(node.outputs[0], tensor);
+    tensor.view = &memory_.view_of(node.outputs.at(0));
+    memory_.bind(node.outputs.at(0), tensor);
   }
 
   // `set_`, and `data =`, which returns nothing: the tensor takes the view of the second argument.

@@ -25,7 +25,7 @@ View& permuted(Memory& memory, const ir::Node& node, View& view, const std::vect
   ir::Node* permute = memory.graph().make_node("aten::permute");
   permute->attributes = {{"self", memory.read(view)}, {"dims", order}};
   permute->source = node.source;
-  memory.graph().add_output_of(permute, node.outputs[0]->name + "_memory",
+  memory.graph().add_output_of(permute, node.outputs.at(0)->name + "_memory",
                                ir::TensorType{view.type().element_type, std::move(dims)});
   memory.emitter().place(permute);
   return memory.add_view(view, ViewKind::permute, *permute, 0);
@@ -35,7 +35,7 @@ View& permuted(Memory& memory, const ir::Node& node, View& view, const std::vect
 bool reaches_outside(const ir::Node& node, const View& elements, const Dim& offset) {
   const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
   const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
-  const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
+  const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs.at(0);
   const ir::TensorType& type = window->tensor_type();
   if (offset.is_static() && offset.value() < 0) return true;
   if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return false;

@@ -15,7 +15,9 @@ using Arguments = std::vector<ir::Attribute>;
 
 const std::vector<Dim>& dims_of(const View& view) {
   if (!view.type().ranked()) {
-    refuse(*view.node, fmt::format("cannot write to %{}, whose rank is unknown", view.form->name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("cannot write to %{}, whose rank is unknown", view.form->name),
+                view.node == nullptr ? "" : view.node->source.line);
   }
   return *view.type().dims;
 }

@@ -193,7 +193,7 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
   for (const char* name : {"running_mean", "running_var"}) node.set(name, std::monostate());
   memory.read_arguments(node);
   memory.emitter().place(&node);
-  memory.bind_new(node.outputs[0], node.outputs[0], false);
+  memory.bind_new(node.outputs.at(0), node.outputs.at(0), false);
 
   ir::Value* const* const tensor = std::get_if<ir::Value*>(given(node, "input"));
   if (tensor == nullptr) refuse(node, node.op + " has no input");

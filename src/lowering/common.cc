@@ -7,6 +7,8 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <stdexcept>
+#include <utility>
 
 #include "lowering/softmax.h"
 #include "tensor/constants.h"
@@ -177,17 +179,28 @@ Value is_negative(GraphBuilder& g, Value value) {
   return g.op("Or", below, g.op("Less", g.op("Reciprocal", value), zero));
 }
 
+namespace {
+
+// By how many bits integers of the type are shorter than those of 64 bits.
+unsigned missing_bits(ElementType type) {
+  if (!is_integral(type) && type != ElementType::boolean)
+    throw std::invalid_argument(fmt::format("no least or largest number of {}", name(type)));
+  return 64 - bits_of(type);
+}
+
+}  // namespace
+
 Scalar lowest_value(ElementType type) {
   if (is_floating_point(type)) return -INFINITY;
   if (tensor::is_unsigned(type)) return int64_t{0};
-  return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
+  return std::numeric_limits<int64_t>::min() >> missing_bits(type);
 }
 
 Scalar highest_value(ElementType type) {
   if (is_floating_point(type)) return INFINITY;
   if (tensor::is_unsigned(type))
-    return static_cast<int64_t>(std::numeric_limits<uint64_t>::max() >> (64 - bits_of(type)));
-  return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
+    return static_cast<int64_t>(std::numeric_limits<uint64_t>::max() >> missing_bits(type));
+  return std::numeric_limits<int64_t>::max() >> missing_bits(type);
 }
 
 double greatest_finite(ElementType type) {
@@ -203,15 +216,23 @@ double greatest_finite(ElementType type) {
   }
 }
 
+namespace {
+
+size_t checked_count(std::span<const Dim> dims, int64_t count) {
+  if (count < 0 || std::cmp_greater(count, dims.size()))
+    throw std::out_of_range(fmt::format("{} of {} dims", count, dims.size()));
+  return static_cast<size_t>(count);
+}
+
+}  // namespace
+
 std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count) {
-  const std::span<const Dim> rest = last_dims(dims, static_cast<int64_t>(dims.size()) - count);
-  return {dims.begin(), dims.end() - static_cast<int64_t>(rest.size())};
+  const std::span<const Dim> first = dims.first(checked_count(dims, count));
+  return {first.begin(), first.end()};
 }
 
 std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count) {
-  if (count < 0 || count > static_cast<int64_t>(dims.size()))
-    throw std::out_of_range(fmt::format("{} of {} dims", count, dims.size()));
-  return dims.last(static_cast<size_t>(count));
+  return dims.last(checked_count(dims, count));
 }
 
 bool may_be_empty(std::span<const Dim> dims) {

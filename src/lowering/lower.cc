@@ -202,7 +202,19 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
+  // The mappings that opbridge ships rely on the shapes that PyTorch gave.
+  static void check_ranks(const ir::Node& node) {
+    for (const ir::Value* output : node.outputs) {
+      const auto* type = std::get_if<ir::TensorType>(&output->type);
+      if (type != nullptr && type->element_type != ElementType::undefined && !type->ranked())
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("{}: the program does not say of which rank its result is", node.op),
+                    node.source.line);
+    }
+  }
+
   void lower_real(const ir::Node& node, const Symbolic& symbolic, GraphBuilder& g) {
+    if (symbolic.origin == Origin::bundled) check_ranks(node);
     BuilderStage(g).set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label,
                              symbolic.origin == Origin::bundled);
     std::vector<const ir::AttributeValue*> arguments;
@@ -216,6 +228,8 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   void lower_complex(const ir::Node& node, const Symbolic* symbolic, GraphBuilder& g) {
     if (&g != &g_) g.refuse("complex numbers inside branches and loops are not supported");
+    check_ranks(node);
+    if (symbolic && symbolic->schema) bind(*symbolic->schema, node);  // checks the arguments
     const std::vector<lowering::Complex> results = complex_.lower(node, symbolic);
     std::vector<Value> real;
     for (const lowering::Complex& result : results) real.push_back(result.re);

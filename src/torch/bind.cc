@@ -25,11 +25,20 @@ bool declares(const OperatorSchema& schema, size_t results) {
 // Whether a list of integers has the declared length (int[2]). One integer stands for all, and int[1] accepts
 // any length.
 bool has_declared_size(const ir::AttributeValue& value, const SchemaType& type) {
-  const auto fits = [&](size_t size) { return size <= 1 || size == static_cast<size_t>(type.fixed_size); };
-  if (type.fixed_size <= 1) return true;
+  const auto declared = static_cast<size_t>(type.fixed_size);
+  const auto fits = [&](size_t size) { return size <= 1 || size == declared; };
+  if (declared <= 1) return true;
+  if (const auto* flags = std::get_if<std::vector<bool>>(&value)) return flags->size() == declared;
   if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) return fits(integers->size());
   if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) return fits(dims->size());
   return true;
+}
+
+// Whether a list of tensors holds None where its type does not allow that.
+bool lacks_tensor(const ir::AttributeValue& value, const SchemaType& type) {
+  const auto* tensors = std::get_if<std::vector<ir::Value*>>(&value);
+  return tensors != nullptr && !type.optional_elements &&
+         std::ranges::find(*tensors, nullptr) != tensors->end();
 }
 
 // An argument that torch has renamed: a program has the name of the torch that made it.
@@ -71,7 +80,7 @@ std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const 
     if (argument == schema.arguments.end()) fail(fmt::format("has the unknown argument {}", attribute.name));
     const ir::AttributeValue*& value = values[argument - schema.arguments.begin()];
     if (value != nullptr) fail(fmt::format("has the argument {} twice", attribute.name));
-    if (!has_declared_size(attribute.value, argument->type))
+    if (!has_declared_size(attribute.value, argument->type) || lacks_tensor(attribute.value, argument->type))
       fail(fmt::format("has {} = {}", attribute.name, ir::str(attribute.value)));
     value = &attribute.value;
   }

@@ -82,6 +82,11 @@ constexpr bool is_list = false;
 template <class T>
 constexpr bool is_list<std::vector<T>> = true;
 
+bool holds_none(const ir::AttributeVariant& argument) {
+  const auto* tensors = std::get_if<std::vector<ir::Value*>>(&argument);
+  return tensors != nullptr && std::ranges::find(*tensors, nullptr) != tensors->end();
+}
+
 // The number of elements of a list of tensors or numbers; nothing for other arguments.
 std::optional<size_t> length_of(const ir::AttributeVariant& argument) {
   const auto length = [](const auto& value) -> std::optional<size_t> {
@@ -104,12 +109,13 @@ ir::AttributeValue element_of(const ir::AttributeVariant& argument, size_t index
   return std::visit(element, argument);
 }
 
-// The number of elements of the lists; nothing if it differs among them, or if there is no list.
+// The number of elements of the lists; nothing if it differs among them, if there is no list, or if one holds
+// None.
 std::optional<size_t> count_of(const ir::Node& node) {
   std::optional<size_t> count;
   for (const ir::Attribute& argument : node.attributes) {
     const std::optional<size_t> length = length_of(argument.value);
-    if (length && count && length != count) return std::nullopt;
+    if ((length && count && length != count) || holds_none(argument.value)) return std::nullopt;
     if (length) count = length;
   }
   return count;
@@ -117,9 +123,7 @@ std::optional<size_t> count_of(const ir::Node& node) {
 
 // The tensors that an operator with an underscore writes to; nothing if the call has none.
 const std::vector<ir::Value*>* written_by(const ir::Node& node) {
-  if (node.attributes.empty()) return nullptr;
-  const auto* self = std::get_if<std::vector<ir::Value*>>(&node.attributes[0].value);
-  return self == nullptr || std::ranges::find(*self, nullptr) != self->end() ? nullptr : self;
+  return node.attributes.empty() ? nullptr : std::get_if<std::vector<ir::Value*>>(&node.attributes[0].value);
 }
 
 class Expanding {

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/inconsistent.h"
 #include "ir/uses.h"
 
 namespace opbridge::torch {
@@ -103,42 +105,23 @@ const std::map<std::string, Equivalent, std::less<>>& equivalents() {
 constexpr std::string_view dropped[] = {"output_dtype", "requires_grad", "physical_layout", "strides",
                                         "non_blocking"};
 
-[[noreturn]] void refuse(const ir::Node& node, const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("a call of {} {}", node.op, what), node.source.line);
-}
+// The following throw standard library exceptions for calls that torch does not make.
 
 const ir::AttributeValue& argument(const ir::Node& node, std::string_view name) {
   const ir::AttributeValue* value = node.find(name);
-  if (value == nullptr) refuse(node, fmt::format("lacks the argument {}", name));
+  if (value == nullptr) throw std::out_of_range(fmt::format("no argument {}", name));
   return *value;
 }
 
-template <class T>
-const T& argument_as(const ir::Node& node, std::string_view name) {
-  const ir::AttributeValue& value = argument(node, name);
-  const T* found = std::get_if<T>(&value);
-  if (found == nullptr) refuse(node, fmt::format("has {} = {}", name, ir::str(value)));
-  return *found;
-}
-
-// The tensor with the sizes of all its dims.
 ir::Value* tensor(const ir::Node& node, std::string_view name) {
-  ir::Value* value = argument_as<ir::Value*>(node, name);
-  const auto* type = value == nullptr ? nullptr : std::get_if<ir::TensorType>(&value->type);
-  if (type == nullptr || !type->ranked())
-    refuse(node, fmt::format("has no tensor of known rank as {}", name));
-  return value;
+  return std::get<ir::Value*>(argument(node, name));
 }
 
-const ir::TensorType& type_of(const ir::Node& node) {
-  const auto* type = node.outputs.empty() ? nullptr : std::get_if<ir::TensorType>(&node.outputs[0]->type);
-  if (type == nullptr || !type->ranked()) refuse(node, "has no tensor of known rank as its result");
-  return *type;
-}
+const ir::TensorType& type_of(const ir::Node& node) { return node.outputs.at(0)->tensor_type(); }
 
-// An axis of the dims.
-int64_t checked(const ir::Node& node, int64_t axis, size_t rank) {
-  if (axis < 0 || std::cmp_greater_equal(axis, rank)) refuse(node, fmt::format("has the dim {}", axis));
+// The axis, which is at most `most`.
+int64_t checked(int64_t axis, size_t most) {
+  if (axis < 0 || std::cmp_greater(axis, most)) throw std::out_of_range(fmt::format("dim {}", axis));
   return axis;
 }
 
@@ -150,7 +133,7 @@ class Replacing {
     const std::vector<ir::Node*> before = std::exchange(graph.nodes, {});
     graph_ = &graph;
     for (ir::Node* node : before) {
-      if (node->op.starts_with("prims::")) replace(*node);
+      if (node->op.starts_with("prims::")) ir::of_consistent_call(*node, [&] { replace(*node); });
       // torch may record the prim of this name as aten's operator, with the prim's result type: that of the
       // argument.
       if (node->op == "aten::signbit") make_boolean(*node);
@@ -217,12 +200,13 @@ class Replacing {
   // A dim of the result that the input lacks is inserted with size 1, and then expanded.
   void broadcast(ir::Node& node) {
     ir::Value* value = tensor(node, "a");
-    const auto& kept = argument_as<std::vector<int64_t>>(node, "broadcast_dimensions");
+    const auto& kept = std::get<std::vector<int64_t>>(argument(node, "broadcast_dimensions"));
     const ir::AttributeValue shape = argument(node, "shape");
     ir::TensorType type = value->tensor_type();
+    std::vector<Dim>& dims = type.dims.value();
     for (int64_t axis = 0; std::cmp_less(axis, type_of(node).rank()); ++axis) {
       if (std::ranges::find(kept, axis) != kept.end()) continue;
-      type.dims->insert(type.dims->begin() + checked(node, axis, type.rank() + 1), Dim(1));
+      dims.insert(dims.begin() + checked(axis, dims.size()), Dim(1));
       value = emit(node, "aten::unsqueeze", {{"self", value}, {"dim", axis}}, type);
     }
     become(node, "aten::expand", {{"self", value}, {"size", shape}});
@@ -237,8 +221,9 @@ class Replacing {
   }
 
   static Dim size(const ir::Node& node, std::string_view name) {
-    const auto* dim = std::get_if<Dim>(&argument(node, name));
-    return dim ? *dim : Dim(argument_as<int64_t>(node, name));
+    const ir::AttributeValue& value = argument(node, name);
+    const auto* dim = std::get_if<Dim>(&value);
+    return dim ? *dim : Dim(std::get<int64_t>(value));
   }
 
   static void count(ir::Node& node) {
@@ -267,19 +252,18 @@ class Replacing {
     for (const int64_t dim : dims) {
       Arguments arguments{{"self", value}, {"dim", dim}, {"dtype", type}};
       if (dim == dims.back()) return become(node, "aten::prod.dim_int", std::move(arguments));
-      std::vector<Dim> sizes = *value->tensor_type().dims;
-      sizes.erase(sizes.begin() + checked(node, dim, sizes.size()));
+      std::vector<Dim> sizes = value->tensor_type().dims.value();
+      sizes.at(dim);
+      sizes.erase(sizes.begin() + dim);
       value = emit(node, "aten::prod.dim_int", std::move(arguments), {type, std::move(sizes)});
     }
   }
 
   static void split(ir::Node& node) {
-    const std::vector<Dim>& dims = *type_of(node).dims;
-    const int64_t dim = checked(node, argument_as<int64_t>(node, "dim"), dims.size());
-    checked(node, dim + 1, dims.size());
-    become(
-        node, "aten::unflatten.int",
-        {{"self", tensor(node, "a")}, {"dim", dim}, {"sizes", std::vector<Dim>{dims[dim], dims[dim + 1]}}});
+    const auto dim = std::get<int64_t>(argument(node, "dim"));
+    const std::vector<Dim>& dims = type_of(node).dims.value();
+    const std::vector<Dim> sizes{dims.at(dim), dims.at(dim + 1)};
+    become(node, "aten::unflatten.int", {{"self", tensor(node, "a")}, {"dim", dim}, {"sizes", sizes}});
   }
 
   void draw(ir::Node& node) {

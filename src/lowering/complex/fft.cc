@@ -105,6 +105,7 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
     axes = wrap_axes(*dims, rank);
   } else {
     const int64_t count = sizes ? static_cast<int64_t>(sizes->size()) : rank;
+    if (count > rank) g.refuse("more sizes are given than the tensor has dims");
     for (int64_t axis = rank - count; axis < rank; ++axis) axes.push_back(axis);
   }
   if (axes.empty() && kind.form != Form::complex) g.refuse("the transform has no axis; pass dim");
@@ -301,6 +302,7 @@ void register_fft(SymbolicRegistry& registry) {
   on("aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", Since{17},
      [](GraphBuilder& g, Value self, std::vector<int64_t> dim, int64_t normalization, Dim last) {
        std::vector<Dim> sizes(dim.size(), Dim(-1));
+       if (dim.empty()) g.refuse("transforms along no dim");
        sizes.back() = last;
        return transform(g, self, {Form::half_to_real, false}, sizes, dim, norm_of(normalization, false));
      });

@@ -93,7 +93,7 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   if (known && *known == 1) return g.cast(x, type);
   if (known && *known == 0.5) return g.cast(g.op("Sqrt", x), type);
   if (known && *known == -1 && is_floating_point(type)) return g.cast(g.op("Reciprocal", x), type);
-  if (known && *known > 1 && is_integral(type)) {
+  if (known && *known > 1 && *known < 0x1p63 && is_integral(type)) {
     return g.cast(integer_power(g, x, static_cast<int64_t>(*known)), type);
   }
   if (is_integral(type) && !known)

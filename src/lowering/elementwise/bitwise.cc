@@ -76,8 +76,10 @@ Value shift(GraphBuilder& g, bool left, Value self, Value other) {
   const ElementType type = g.result().element_type;
   if (!is_integral(type)) g.refuse("only integers can be shifted in ONNX");
   std::optional<int64_t> count;
-  if (other.weight() && other.type().dims->empty()) {
-    count = g.cast(g.cast(other, type), ElementType::int64).weight()->as<int64_t>()[0];
+  const bool is_number = other.weight() != nullptr && other.rank() == 0;
+  if (const ir::Weight* known =
+          is_number ? g.cast(g.cast(other, type), ElementType::int64).weight() : nullptr) {
+    count = known->as<int64_t>()[0];
     if (*count < 0 || *count >= bits(type)) {
       if (left || tensor::is_unsigned(type)) return filled(g, *g.result().dims, 0, type);
       count = bits(type) - 1;

@@ -39,11 +39,17 @@ Value divisors(GraphBuilder& g, const Window& w, size_t i, const Dim& size, cons
   return g.op("Sub", end, start);
 }
 
+void check_ranks(GraphBuilder& g, Value grad, Value self, size_t axes) {
+  if (std::cmp_less(self.rank(), axes) || grad.rank() != self.rank())
+    g.refuse("the gradient has another rank than the image, or this too few dims");
+}
+
 Value avg_pool_gradient(GraphBuilder& g, Value grad, Value self, const Window& w, bool count_include_pad,
                         std::optional<int64_t> divisor) {
   Value x = operand(g, grad, grad.element_type());
   if (divisor) x = Formula(g, x) / static_cast<double>(*divisor);
   const size_t axes = w.kernel.size();
+  check_ranks(g, x, self, axes);
   for (size_t i = 0; i < axes; ++i) {
     const int64_t axis = self.rank() - static_cast<int64_t>(axes - i);
     const Dim &size = self.dim(axis), count = x.dim(axis), kernel(w.kernel[i]), padding(w.padding[i]);
@@ -72,6 +78,7 @@ Value avg_pool_gradient(GraphBuilder& g, Value grad, Value self, const Window& w
 
 Value adaptive_avg_pool_gradient(GraphBuilder& g, Value grad, Value self, int64_t axes) {
   Value x = operand(g, grad, grad.element_type());
+  check_ranks(g, x, self, static_cast<size_t>(axes));
   for (int64_t axis = self.rank() - axes; axis < self.rank(); ++axis) {
     const Dim count = x.dim(axis);
     const AdaptiveWindows of = adaptive_windows(g, self.dim(axis), count);

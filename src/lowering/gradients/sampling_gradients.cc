@@ -51,6 +51,7 @@ class Sampling {
   // `grad` is (N, C, points…), `input` (N, C, pixels…) and `grid` (N, points…, axes), where x is first.
   Sampling(GraphBuilder& g, Value grad, Value input, Value grid, int64_t padding, bool align_corners)
       : g_(g), axes_(input.rank() - 2), type_(opmath_type(input.element_type())) {
+    if (axes_ < 1 || grid.rank() != input.rank()) g.refuse("the grid does not have the rank of the image");
     batch_ = input.dim(0), channels_ = input.dim(1);
     sizes_.assign(input.dims().begin() + 2, input.dims().end());
     points_ = element_count(std::span(grid.dims()).subspan(1, axes_));

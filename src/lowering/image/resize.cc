@@ -148,6 +148,7 @@ Value resize_by_taps(GraphBuilder& g, const Image& image) {
       Value part = g.op("Mul", g.gather(x, taps.indices, axis), weights);
       sum = sum ? g.op("Add", sum, part) : part;
     }
+    if (!sum) g.refuse("the result has no elements");
     x = sum;
   }
   return x;
@@ -174,15 +175,20 @@ Value resize_by_matrices(GraphBuilder& g, const Image& image) {
 
 using Scales = std::vector<std::optional<double>>;  // of the spatial axes
 
+// There may be a table of weights for the sizes.
+void check_sizes(GraphBuilder& g, const std::vector<Dim>& from, const std::vector<Dim>& to) {
+  for (const std::vector<Dim>* dims : {&from, &to}) {
+    for (const Dim& dim : *dims) {
+      if (dim.is_static()) check_constant(g, dim.value());
+    }
+  }
+}
+
 // Resizes the spatial axes of (N, C, spatial…). `by_scales`: the sizes follow from the scales.
 Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales, Interpolation how) {
   if (input.rank() != std::ssize(scales) + 2 || std::ssize(*g.result().dims) != input.rank())
     g.refuse(fmt::format("the input has {} dims; {} are expected", input.rank(), scales.size() + 2));
-  for (const std::vector<Dim>& dims : {input.dims(), *g.result().dims}) {
-    for (const Dim& dim : dims) {
-      if (dim.is_static()) check_constant(g, dim.value());  // there may be a table of weights
-    }
-  }
+  check_sizes(g, input.dims(), *g.result().dims);
   for (const std::optional<double>& scale : scales) {
     // Products with scales outside these bounds may overflow. If sizes are given, -1 stands for no scale.
     constexpr double most = 1 << 30;
@@ -231,6 +237,7 @@ Value resize_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims,
                       Interpolation how) {
   const ElementType type = grad.element_type();
   if (!is_floating_point(type)) g.refuse("a gradient has a floating-point type");
+  check_sizes(g, dims, grad.dims());
   how.in_float64 = type == ElementType::float64;
   how.copies_equal = how.mode == Mode::linear || how.antialias;
   Image image{g.cast(grad, opmath_type(type)), {}, how};

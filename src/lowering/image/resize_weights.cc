@@ -35,7 +35,7 @@ Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool
   check_constant(g, from);
   check_constant(g, from * to);
   std::vector<double> matrix(static_cast<size_t>(from * to));
-  for (int64_t i = 0; i < to; ++i) {
+  for (int64_t i = 0; i < to && from > 0; ++i) {
     double* row = matrix.data() + i * from;
     const auto pixel = static_cast<double>(i);
     if (!image.how.antialias) {
@@ -53,7 +53,7 @@ Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool
     for (int64_t j = 0; j < from && total != 0; ++j) row[j] /= total;
   }
   double one = 1;
-  if (fixed_point) {
+  if (fixed_point && !matrix.empty()) {
     const double greatest = std::ranges::max(matrix);
     int bits = 0;
     while (bits < 22 && fits_fixed_point(greatest, bits + 1)) ++bits;

@@ -41,6 +41,7 @@ Value centres(GraphBuilder& g, const Dim& size, bool align_corners) {
 
 // Applies theta (N, axes, axes + 1) to the homogeneous coordinates of each pixel.
 Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
+  if (size.size() < 3) g.refuse("the size of a grid has at least 3 dims");
   std::vector<Dim> image(size.begin() + 2, size.end());
   const Dim pixels = element_count(image);
   const auto axes = static_cast<int64_t>(image.size());

@@ -78,6 +78,7 @@ Indices read_indices(GraphBuilder& g, Value& self, const std::vector<std::option
     }
     if (alone) result.dims = {mask_indices.dim(0)};
   }
+  if (axis > self.rank()) g.refuse("more indices are given than the tensor has dims");
   for (Value indices : result.of_axis) result.dims = builder::broadcast_dims(result.dims, indices.dims());
   return result;
 }

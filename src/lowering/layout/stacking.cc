@@ -155,7 +155,11 @@ Value choices_of_dynamic(GraphBuilder& g, const Dim& size, int64_t count, bool r
 }
 
 Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replacement) {
+  if (count < 0) g.refuse("the number of elements of a combination is negative");
   if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
+  constexpr int64_t most_axes = 64;  // of the tensor of all tuples
+  if (!self.dim(0).is_static() && count > most_axes)
+    g.refuse(fmt::format("combinations of {} elements of a dynamic size; make it constant", count));
   if (!self.dim(0).is_static())
     return g.gather(self, choices_of_dynamic(g, self.dim(0), count, with_replacement), 0);
   const int64_t size = self.dim(0).value();

@@ -36,6 +36,8 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
                                  std::optional<int64_t> padding_idx) {
   if (mode == Mode::max && g.opset() < 18)
     g.refuse("mode='max' needs ScatterND of opset 18; export with opset_version=18 or later");
+  if (weight.rank() != 2 || indices.rank() != 1 || offsets.rank() != 1)
+    g.refuse("the weight is not a matrix, or the indices or offsets are not a vector");
   const ElementType type = g.result().element_type, kernel = opmath_type(type);
   std::vector<Dim> dims = *g.result().dims;  // (bags, width)
   const Dim wanted = dims.at(0);
@@ -67,7 +69,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
     Value kept = g.squeeze(positions, {0});
     auto keep = [&](Value value) {
       std::vector<Dim> kept_dims = value.dims();
-      kept_dims[0] = count;
+      kept_dims.at(0) = count;
       return g.typed(g.gather(value, kept, 0), std::move(kept_dims));
     };
     bag = keep(bag);

@@ -250,6 +250,7 @@ void register_statistics(SymbolicRegistry& registry) {
        if (!self.dim(-1).is_static()) g.refuse("the size of the last dim is dynamic; make it constant");
        const auto coordinates = static_cast<size_t>(self.dim(-1).value());
        if (coordinates == 0) g.refuse("the last dim must have at least one coordinate");
+       check_constant(g, self.dim(-1).value());
        return histogramdd(g, self, std::vector(coordinates, bins), range, weight, density);
      });
   on("aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, "

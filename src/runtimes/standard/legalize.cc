@@ -11,6 +11,7 @@
 #include "builder/exact_floats.h"
 #include "builder/stage.h"
 #include "ir/dead_code.h"
+#include "ir/inconsistent.h"
 #include "ir/uses.h"
 #include "onnx/function_writer.h"
 #include "onnx/model_reader.h"
@@ -151,7 +152,7 @@ class Legalizer {
     for (ir::Node* node : graph.nodes) {
       if (is_standard(domain_of(node->op)) || functions_.contains(node->op)) continue;
       try {
-        replace(*node, root);
+        ir::of_consistent_call(*node, [&] { replace(*node, root); });
       } catch (const Error& error) {
         if (error.code() == ErrorCode::internal) throw;
         refuse_(*node, error);
