@@ -181,12 +181,16 @@ def diagnose_graph(
     json: bool,
     mappings: str,
     projects: str,
+    width: int = 0,
+    bold: bool = False,
+    colours: bool = False,
     random: bool = False,
 ) -> tuple[bool, str, str]:
     """Reports how each operator of the graph, which is consumed, is converted.
 
     Returns whether no link is missing, the report, and lines that say what was written into the file ``mappings`` and
-    the folder ``projects``, unless these are empty.
+    the folder ``projects``, unless these are empty. The report is for a terminal of ``width`` columns, or, if that is
+    0, for a file.
     """
 
 def expose_values(graph: Graph) -> list[tuple[str, str, str]]:

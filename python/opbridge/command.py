@@ -60,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true")
     doctor.add_argument("--fix", default="")
     doctor.add_argument("--projects", default="")
+    doctor.add_argument("--width", type=int, default=0)  # what the program knows of the terminal
+    doctor.add_argument("--bold", action="store_true")
+    doctor.add_argument("--colours", action="store_true")
 
     verify = commands.add_parser("verify", add_help=False, allow_abbrev=False)
     verify.set_defaults(carry_out=_verify)
@@ -134,6 +137,9 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
             json=options.json,
             mappings=options.fix,
             projects=options.projects,
+            width=options.width,
+            bold=options.bold,
+            colours=options.colours,
         )
     text = report.rstrip("\n") + "\n"
     if written and not options.json:

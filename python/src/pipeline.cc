@@ -145,7 +145,7 @@ std::pair<std::string, std::string> first_node_of(const std::filesystem::path& p
 nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::string& name,
                          const std::string& target, int opset, bool json,
                          const std::filesystem::path& mappings, const std::filesystem::path& projects,
-                         bool random) {
+                         size_t width, bool bold, bool colours, bool random) {
   ConvertOptions options;
   options.random = random;
   options.target = to_target(target);
@@ -153,8 +153,9 @@ nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::str
   options.mutations_as_outputs = true;
   options.schema_of = schema_in_torch;
   const Diagnosis diagnosis = diagnose(graph.take(), registry_of(registry), options);
-  const std::string report = json ? inspect::to_json(diagnosis, name, options.target, opset)
-                                  : inspect::to_text(diagnosis, name, options.target, opset);
+  const std::string report =
+      json ? inspect::to_json(diagnosis, name, options.target, opset)
+           : inspect::to_text(diagnosis, name, options.target, opset, {width, bold, colours});
   const std::string written = scaffold::write_repair({mappings, projects}, diagnosis, name, opset);
   return nb::make_tuple(diagnosis.problems.empty(), report, written);
 }
@@ -210,9 +211,12 @@ void bind_pipeline(nb::module_& module) {
       "`errors` the differences of the results of PyTorch's calls, `verdict` the verification's text.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
-      "opset"_a, "json"_a, "mappings"_a, "projects"_a, "random"_a = false,
+      "opset"_a, "json"_a, "mappings"_a, "projects"_a, "width"_a = 0, "bold"_a = false, "colours"_a = false,
+      "random"_a = false,
       "Reports how each operator of the graph, which is consumed, is converted. Returns whether no link is\n"
-      "missing, the report, and lines that say what was written into `mappings` and `projects`.");
+      "missing, the report, and lines that say what was written into `mappings` and `projects`. The report "
+      "is\n"
+      "for a terminal of `width` columns, or, if that is 0, for a file.");
   module.def("expose_values", &expose_values, "graph"_a,
              "Functionalizes the graph and makes an output of every computed tensor that is used. Returns\n"
              "tuples (name, operator, source line).");

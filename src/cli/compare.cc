@@ -3,7 +3,9 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "cli/python.h"
+#include "cli/terminal.h"
 #include "inspect/model_difference.h"
 #include "onnx/model_reader.h"
 #include "support/output_file.h"
@@ -22,7 +24,10 @@ struct Options {
 // Whether the models are the same.
 bool run(const Options& options) {
   for (const std::string& model : {options.a, options.b}) refuse_python(model);
+  ProgressLine progress;
+  progress.begin("reading");
   const onnx::ModelFile a = onnx::read_onnx(options.a), b = onnx::read_onnx(options.b);
+  progress.begin("comparison");
   inspect::ModelDifference difference = inspect::difference_of(a, b);
   difference.a.file = fs::path(options.a).filename();
   difference.b.file = fs::path(options.b).filename();
@@ -33,11 +38,13 @@ bool run(const Options& options) {
   difference.a.file_bytes = fs::file_size(options.a);
   difference.b.file_bytes = fs::file_size(options.b);
   if (options.html.empty()) {
-    print(inspect::to_text(difference, a, b));
+    progress.end();
+    print(inspect::to_text(difference, a, b, screen_for_output()));
   } else {
     for (const onnx::ModelFile* model : {&a, &b}) {
       for (const fs::path& input : model->files) support::refuse_to_replace(options.html, input);
     }
+    progress.begin("writing");
     support::write_text(options.html, inspect::difference_page(difference, a, b));
   }
   return difference.same();

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "cli/python.h"
 #include "inspect/text.h"
 #include "opbridge/error.h"
-#include "support/progress_line.h"
 
 namespace opbridge::cli {
 namespace {
@@ -52,7 +52,7 @@ void run(const Arguments& arguments) {
   refuse_python(arguments.pt2);
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
-  support::ProgressLine progress({.line = !arguments.quiet, .times = arguments.verbose});
+  ProgressLine progress({.line = !arguments.quiet, .times = arguments.verbose});
   options.progress = &progress;
   if (!arguments.quiet)
     options.warn = [](const std::string& what) { fmt::print(stderr, "warning: {}\n", what); };

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "cli/python.h"
+#include "cli/terminal.h"
 #include "inspect/diagnosis_report.h"
 #include "opbridge/convert.h"
 #include "opbridge/error.h"
@@ -34,6 +36,10 @@ std::vector<std::string> python_arguments(const Options& options) {
       "--opset",  std::to_string(options.convert.opset)};
   for (const fs::path& library : options.libraries) arguments.insert(arguments.end(), {"--ops", library});
   if (options.json) arguments.emplace_back("--json");
+  const inspect::Screen screen = screen_for_output();
+  arguments.insert(arguments.end(), {"--width", std::to_string(screen.width)});
+  if (screen.bold) arguments.emplace_back("--bold");
+  if (screen.colours) arguments.emplace_back("--colours");
   if (!options.repair.mappings.empty()) arguments.insert(arguments.end(), {"--fix", options.repair.mappings});
   if (!options.repair.projects.empty())
     arguments.insert(arguments.end(), {"--projects", options.repair.projects});
@@ -54,13 +60,18 @@ void refuse_other_file(const fs::path& model) {
 bool run(const Options& options) {
   if (is_factory(options.model)) run_in_python(python_arguments(options));
   refuse_other_file(options.model);
+  ProgressLine progress;
+  ConvertOptions convert = options.convert;
+  convert.progress = &progress;
+  progress.begin("reading");
   const Diagnosis diagnosis =
-      diagnose(load_exported_program(options.model), mappings(options.libraries), options.convert);
+      diagnose(load_exported_program(options.model), mappings(options.libraries), convert);
+  progress.end();
   const std::string name = fs::path(options.model).filename();
   const Target target = options.convert.target;
   const int opset = options.convert.opset;
   print(options.json ? inspect::to_json(diagnosis, name, target, opset) + '\n'
-                     : inspect::to_text(diagnosis, name, target, opset));
+                     : inspect::to_text(diagnosis, name, target, opset, screen_for_output()));
   const std::string written = scaffold::write_repair(options.repair, diagnosis, name, opset);
   if (!options.json && !written.empty()) print('\n' + written);
   return diagnosis.problems.empty();

@@ -4,7 +4,9 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "cli/python.h"
+#include "cli/terminal.h"
 #include "inspect/graph_page.h"
 #include "inspect/summary.h"
 #include "inspect/text.h"
@@ -35,6 +37,8 @@ std::string printable_lines(const std::string& text) {
 
 void run(const Options& options) {
   refuse_python(options.model);
+  ProgressLine progress;
+  progress.begin("reading");
   // A file named .pt2 is read as a program, so that a broken one gets the error message of that format.
   const bool is_program = support::is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
   onnx::ModelFile file;
@@ -52,15 +56,17 @@ void run(const Options& options) {
 
   if (!options.html.empty()) {
     for (const fs::path& input : file.files) support::refuse_to_replace(options.html, input);
+    progress.begin("writing");
     const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
     support::write_text(options.html, page);
   }
+  progress.end();
   if (options.json) {
     print(inspect::to_json(summary) + '\n');
   } else if (options.graph || (is_program && options.html.empty())) {
     print(printable_lines(ir::print(graph)));
   } else if (options.html.empty()) {
-    print(inspect::to_text(summary));
+    print(inspect::to_text(summary, screen_for_output()));
   }
 }
 

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "cli/python.h"
+#include "cli/terminal.h"
 #include "inspect/table.h"
 #include "inspect/text.h"
 #include "lowering/complex/complex.h"
@@ -116,25 +118,34 @@ void check_without_python(const Options& options) {
 bool run(const Options& options) {
   if (is_factory(options.model)) run_in_python(python_arguments(options));
   check_without_python(options);
+  ProgressLine progress;
+  progress.begin("reading");
   const runtime::OnnxRuntime library(options.runtime);
   const runtime::Session session(library, options.model, options.libraries);
   const std::vector<ir::Weight> expected = match(session.output_names(), options.expect, "output");
-  const std::vector<ir::Weight> actual = session.run(match(session.input_names(), options.inputs, "input"));
+  const std::vector<ir::Weight> inputs = match(session.input_names(), options.inputs, "input");
+  progress.begin("verification");
+  const std::vector<ir::Weight> actual = session.run(inputs);
 
-  inspect::Table table;
-  table.add({"output", "largest difference", "relative", "cosine", "mismatches"});
+  inspect::Table table({{"output"},
+                        {.title = "largest difference", .is_number = true},
+                        {.title = "relative", .is_number = true},
+                        {.title = "cosine", .is_number = true},
+                        {.title = "mismatches", .is_number = true}});
   std::string mismatches;
   for (size_t i = 0; i < actual.size(); ++i) {
     const tensor::Difference difference =
         tensor::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
     const std::string& name = session.output_names()[i];
-    table.add({name, fmt::format("{:.3g}", difference.max_absolute),
-               fmt::format("{:.3g}", difference.max_relative), fmt::format("{:.6f}", difference.cosine),
-               std::to_string(difference.mismatches)});
+    table.add(
+        {name, fmt::format("{:.3g}", difference.max_absolute), fmt::format("{:.3g}", difference.max_relative),
+         fmt::format("{:.6f}", difference.cosine), std::to_string(difference.mismatches)},
+        !difference.mismatch.empty());
     if (!difference.mismatch.empty())
       mismatches += fmt::format("{} differs: {}\n", inspect::printable(name), difference.mismatch);
   }
-  print(table.text() + '\n' + (mismatches.empty() ? "all outputs agree\n" : mismatches));
+  progress.end();
+  print(table.text(screen_for_output()) + '\n' + (mismatches.empty() ? "all outputs agree\n" : mismatches));
   return mismatches.empty();
 }
 

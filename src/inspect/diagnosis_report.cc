@@ -53,9 +53,9 @@ std::string json_strings(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::string to_text(const Diagnosis& diagnosis, const std::string& model, Target target, int opset) {
-  Table table;
-  table.add({"operator", "calls", "mapping", "becomes", "run by"});
+std::string to_text(const Diagnosis& diagnosis, const std::string& model, Target target, int opset,
+                    const Screen& screen) {
+  Table table({{"operator"}, {.title = "calls", .is_number = true}, {"mapping"}, {"becomes"}, {"run by"}});
   size_t calls = 0;
   bool needs_shipped = false;
   for (const OperatorDiagnosis& each : diagnosis.operators) {
@@ -63,11 +63,12 @@ std::string to_text(const Diagnosis& diagnosis, const std::string& model, Target
     needs_shipped |= target == Target::onnxruntime && std::ranges::any_of(each.becomes, is_shipped);
     table.add({each.op, std::to_string(each.calls), mapping_text(each),
                fmt::format("{}", fmt::join(each.becomes, " ")),
-               fmt::format("{}", fmt::join(runners_of(each.becomes, target), ", "))});
+               fmt::format("{}", fmt::join(runners_of(each.becomes, target), ", "))},
+              !each.mapping || each.refused > 0);
   }
-  std::string text =
-      fmt::format("{}: {} in {}, to opset {}\n\n{}", printable(model),
-                  plural(diagnosis.operators.size(), "operator"), plural(calls, "call"), opset, table.text());
+  std::string text = fmt::format("{}: {} in {}, to opset {}\n\n{}", printable(model),
+                                 plural(diagnosis.operators.size(), "operator"), plural(calls, "call"), opset,
+                                 table.text(screen));
   if (needs_shipped)
     text += fmt::format("\n{}: opbridge.session(\"model.onnx\"), or libopbridge_ops_ort.so in a session.\n",
                         shipped);

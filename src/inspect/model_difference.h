@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "inspect/summary.h"
+#include "inspect/table.h"
 #include "onnx/model_reader.h"
 
 namespace opbridge::inspect {
@@ -47,7 +48,8 @@ struct ModelDifference {
 ModelDifference difference_of(const onnx::ModelFile& a, const onnx::ModelFile& b);
 
 // For people; names are `a` and `b` in the summaries.
-std::string to_text(const ModelDifference& difference, const onnx::ModelFile& a, const onnx::ModelFile& b);
+std::string to_text(const ModelDifference& difference, const onnx::ModelFile& a, const onnx::ModelFile& b,
+                    const Screen& screen = {});
 
 // A self-contained page: the nodes of both models side by side.
 std::string difference_page(const ModelDifference& difference, const onnx::ModelFile& a,

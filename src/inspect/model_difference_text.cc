@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "inspect/model_difference.h"
@@ -10,34 +11,34 @@ namespace opbridge::inspect {
 namespace {
 
 constexpr size_t most_lines = 200;
-constexpr size_t longest_line = 110;
+constexpr size_t longest_line = 110;  // without a terminal
 
 std::string domain_text(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
 
 // "-", "+" or "~": in the first model alone, in the second alone, in both.
 char sign_of(bool in_a, bool in_b) { return in_a && in_b ? '~' : in_a ? '-' : '+'; }
 
-std::string value_lines(const std::string& title, const std::vector<ValuePair>& pairs) {
-  Table table;
-  size_t count = 0;
+std::string value_lines(const std::string& title, const std::vector<ValuePair>& pairs, const Screen& screen) {
+  const auto count = static_cast<size_t>(std::ranges::count_if(pairs, &ValuePair::differs));
+  if (count == 0) return {};
+  Table table({text_column, text_column, text_column}, fmt::format("{}: {} differ", title, count));
+  size_t shown = 0;
   for (const ValuePair& pair : pairs) {
-    if (!pair.differs() || ++count > most_lines) continue;
+    if (!pair.differs() || ++shown > most_lines) continue;
     const bool in_a = !pair.a.empty(), in_b = !pair.b.empty();
     const std::string type = in_a && in_b && pair.a != pair.b ? pair.a + " | " + pair.b
                              : in_a                           ? pair.a
                                                               : pair.b;
     table.add({fmt::format("{} {}", sign_of(in_a, in_b), pair.name), type, pair.difference});
   }
-  if (count == 0) return {};
-  std::string text = fmt::format("\n{}: {} differ\n{}", title, count, table.text());
+  std::string text = '\n' + table.text(screen);
   if (count > most_lines) text += fmt::format("  … and {} more\n", count - most_lines);
   return text;
 }
 
-std::string overview(const ModelDifference& difference) {
+std::string overview(const ModelDifference& difference, const Screen& screen) {
   const Summary &a = difference.a, &b = difference.b;
-  Table table;
-  table.add({"", a.file, b.file});
+  Table table({text_column, {a.file}, {b.file}});
   table.add({"size", size_text(a.file_bytes), size_text(b.file_bytes)});
   table.add({"producer", a.producer, b.producer});
   std::map<std::string, std::pair<int, int>> opsets;
@@ -53,25 +54,30 @@ std::string overview(const ModelDifference& difference) {
   };
   table.add({"nodes", nodes(a), nodes(b)});
   table.add({"weights", size_text(a.weights.bytes), size_text(b.weights.bytes)});
-  return table.text();
+  return table.text(screen);
 }
 
-std::string operator_lines(const ModelDifference& difference) {
+std::string operator_lines(const ModelDifference& difference, const Screen& screen) {
   std::map<std::string, std::pair<size_t, size_t>> counts;
   for (const Summary::Count& each : difference.a.operators) counts[each.op].first = each.count;
   for (const Summary::Count& each : difference.b.operators) counts[each.op].second = each.count;
-  Table table;
+  Table table({text_column, number_column, number_column}, "operators");
   for (const auto& [op, count] : counts) {
     if (count.first != count.second)
       table.add({op, std::to_string(count.first), std::to_string(count.second)});
   }
-  const std::string text = table.text();
-  return text.empty() ? text : "\noperators\n" + text;
+  return table.empty() ? "" : '\n' + table.text(screen);
 }
 
-std::string node_lines(const ModelDifference& difference, const ir::Graph& a, const ir::Graph& b) {
+std::string node_lines(const ModelDifference& difference, const ir::Graph& a, const ir::Graph& b,
+                       const Screen& screen) {
   const size_t count = difference.different_nodes();
   if (count == 0) return {};
+  const auto line_of = [&screen](std::string_view start, const std::string& rest) {
+    const std::string line = printable(rest);
+    const size_t room = std::max(screen.width, start.size()) - start.size();
+    return fmt::format("{}{}\n", start, screen.width == 0 ? clipped(line, longest_line) : fitted(line, room));
+  };
   std::string text = fmt::format("\nnodes: {} differ\n", count);
   size_t shown = 0;
   for (const NodePair& pair : difference.nodes) {
@@ -79,9 +85,8 @@ std::string node_lines(const ModelDifference& difference, const ir::Graph& a, co
     const ir::Node& node = pair.a ? *a.nodes[*pair.a] : *b.nodes[*pair.b];
     std::string line = fmt::format("{} {}", sign_of(pair.a.has_value(), pair.b.has_value()), node_line(node));
     if (!pair.difference.empty()) line += "  " + pair.difference;
-    text += fmt::format("  {}\n", clipped(printable(line), longest_line));
-    if (!node.source.line.empty())
-      text += fmt::format("      at {}\n", clipped(printable(node.source.line), longest_line));
+    text += line_of("  ", line);
+    if (!node.source.line.empty()) text += line_of("      at ", node.source.line);
   }
   if (count > most_lines) text += fmt::format("  … and {} more\n", count - most_lines);
   return text;
@@ -106,11 +111,13 @@ std::string node_line(const ir::Node& node) {
   return text;
 }
 
-std::string to_text(const ModelDifference& difference, const onnx::ModelFile& a, const onnx::ModelFile& b) {
-  std::string text = overview(difference) + operator_lines(difference);
-  text += node_lines(difference, a.model.graph, b.model.graph);
-  text += value_lines("inputs", difference.inputs) + value_lines("outputs", difference.outputs);
-  text += value_lines("initializers", difference.initializers);
+std::string to_text(const ModelDifference& difference, const onnx::ModelFile& a, const onnx::ModelFile& b,
+                    const Screen& screen) {
+  std::string text = overview(difference, screen) + operator_lines(difference, screen);
+  text += node_lines(difference, a.model.graph, b.model.graph, screen);
+  text += value_lines("inputs", difference.inputs, screen);
+  text += value_lines("outputs", difference.outputs, screen);
+  text += value_lines("initializers", difference.initializers, screen);
   if (difference.renamed > 0)
     text += fmt::format("\n{} initializer{} only in name\n", difference.renamed,
                         difference.renamed == 1 ? " differs" : "s differ");

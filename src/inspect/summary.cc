@@ -43,16 +43,16 @@ std::string grouped(uint64_t number) {
   return text;
 }
 
-std::string named_rows(std::string_view title, const std::vector<Summary::Named>& values) {
-  Table table;
+Table table_of(std::string title, const std::vector<Summary::Named>& values) {
+  Table table({text_column, text_column}, std::move(title));
   for (const auto& [name, type] : values) table.add({name, type});
-  return fmt::format("\n{}\n{}", title, table.text());
+  return table;
 }
 
-std::string count_rows(std::string title, const std::vector<Summary::Count>& counts) {
-  Table table;
+Table table_of(std::string title, const std::vector<Summary::Count>& counts) {
+  Table table({text_column, number_column}, std::move(title));
   for (const auto& [op, count] : counts) table.add({op, std::to_string(count)});
-  return fmt::format("\n{}\n{}", title, table.text());
+  return table;
 }
 
 std::string domain_text(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
@@ -130,50 +130,55 @@ Summary summarize(const onnx::ModelFile& file) {
   return result;
 }
 
-std::string to_text(const Summary& summary) {
+std::string to_text(const Summary& summary, const Screen& screen) {
+  std::vector<Table> tables;
+  tables.push_back(table_of("inputs", summary.inputs));
+  tables.push_back(table_of("outputs", summary.outputs));
+  size_t nodes = 0;
+  for (const Summary::Count& each : summary.operators) nodes += each.count;
+  tables.push_back(table_of(
+      fmt::format("operators: {}, {}", plural(nodes, "node"), plural(summary.operators.size(), "kind")),
+      summary.operators));
+  Table& by_type = tables.emplace_back(
+      std::vector{text_column, number_column, number_column, number_column},
+      fmt::format("weights: {}, {} elements, {}", plural(summary.weights.tensors, "tensor"),
+                  grouped(summary.weights.elements), size_text(summary.weights.bytes)));
+  for (const auto& [type, sum] : summary.weights_by_type) {
+    by_type.add(
+        {type, plural(sum.tensors, "tensor"), grouped(sum.elements) + " elements", size_text(sum.bytes)});
+  }
+  if (!summary.largest_weights.empty()) {
+    Table& largest =
+        tables.emplace_back(std::vector{text_column, text_column, number_column}, "largest weights");
+    for (const auto& [weight, bytes] : summary.largest_weights) {
+      largest.add({weight.name, weight.type, size_text(bytes)});
+    }
+  }
+  if (!summary.functions.empty()) {
+    Table& functions = tables.emplace_back(std::vector{text_column, text_column}, "functions");
+    for (const auto& [name, operators] : summary.functions) {
+      functions.add({name, fmt::format("{}: {}", plural(operators.size(), "node"),
+                                       clipped(fmt::format("{}", fmt::join(operators, ", ")), 80))});
+    }
+  }
+  if (!summary.custom_operators.empty()) {
+    tables.push_back(table_of("custom operators that the runtime must know", summary.custom_operators));
+  }
+
   std::string text =
       fmt::format("{}: {}, {}\n", printable(summary.file), summary.format, size_text(summary.file_bytes));
   if (summary.ir_version > 0) {
     std::string opsets;
     for (const auto& [domain, version] : summary.opsets) {
-      opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", printable(domain_text(domain)), version);
+      opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", domain_text(domain), version);
     }
-    text += fmt::format("  producer  {}\n  IR        {}\n  opsets    {}\n", printable(summary.producer),
-                        summary.ir_version, opsets);
+    Table facts({text_column, text_column});
+    facts.add({"producer", summary.producer});
+    facts.add({"IR", std::to_string(summary.ir_version)});
+    facts.add({"opsets", opsets});
+    text += facts.text(screen);
   }
-  text += named_rows("inputs", summary.inputs);
-  text += named_rows("outputs", summary.outputs);
-  size_t nodes = 0;
-  for (const Summary::Count& each : summary.operators) nodes += each.count;
-  text += count_rows(
-      fmt::format("operators: {}, {}", plural(nodes, "node"), plural(summary.operators.size(), "kind")),
-      summary.operators);
-  text += fmt::format("\nweights: {}, {} elements, {}\n", plural(summary.weights.tensors, "tensor"),
-                      grouped(summary.weights.elements), size_text(summary.weights.bytes));
-  Table by_type;
-  for (const auto& [type, sum] : summary.weights_by_type) {
-    by_type.add(
-        {type, plural(sum.tensors, "tensor"), grouped(sum.elements) + " elements", size_text(sum.bytes)});
-  }
-  text += by_type.text();
-  if (!summary.largest_weights.empty()) {
-    Table largest;
-    for (const auto& [weight, bytes] : summary.largest_weights) {
-      largest.add({weight.name, weight.type, size_text(bytes)});
-    }
-    text += "\nlargest weights\n" + largest.text();
-  }
-  if (!summary.functions.empty()) {
-    Table functions;
-    for (const auto& [name, operators] : summary.functions) {
-      functions.add({name, fmt::format("{}: {}", plural(operators.size(), "node"),
-                                       clipped(fmt::format("{}", fmt::join(operators, ", ")), 80))});
-    }
-    text += "\nfunctions\n" + functions.text();
-  }
-  if (!summary.custom_operators.empty()) {
-    text += count_rows("custom operators that the runtime must know", summary.custom_operators);
-  }
+  for (const Table& table : tables) text += '\n' + table.text(screen);
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "inspect/table.h"
 #include "onnx/model_reader.h"
 #include "opbridge/ir.h"
 
@@ -51,7 +52,7 @@ Summary summarize(const ir::Graph& graph);
 Summary summarize(const onnx::ModelFile& file);
 
 // For people. Bytes that could confuse a terminal are escaped.
-std::string to_text(const Summary& summary);
+std::string to_text(const Summary& summary, const Screen& screen = {});
 std::string to_json(const Summary& summary);
 
 }  // namespace opbridge::inspect

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace opbridge::inspect {
 
@@ -26,5 +27,15 @@ std::string plural(size_t count, std::string_view noun);
 
 // The number of characters.
 size_t length(std::string_view text);
+
+// The number of columns that printable text takes on a terminal, where CJK characters and emoji take two.
+size_t columns_of(std::string_view text);
+
+// The text in at most `most` columns; the last character is an ellipsis if some were cut.
+std::string fitted(std::string_view text, size_t most);
+
+// Printable text as lines of at most `width` columns, at least one. They end at spaces; longer words are
+// continued in the next line, or, if not `fold`, make their line longer.
+std::vector<std::string> wrapped(std::string_view text, size_t width, bool fold = true);
 
 }  // namespace opbridge::inspect

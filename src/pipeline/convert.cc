@@ -249,6 +249,7 @@ OnnxModel lower_and_simplify(ir::Graph graph, const SymbolicRegistry& registry,
 }  // namespace
 
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  if (options.progress != nullptr) options.progress->begin("conversion");
   const ir::Graph pure = functionalize(std::move(graph), registry, options);
   auto [log, model, report] = diagnose_lowering(pure, registry, options);
   const runtimes::Refuse refuse = [&log = log, add = add_calls_to(report)](const ir::Node& node,

@@ -9,12 +9,14 @@
 #include <string_view>
 #include <thread>
 
+#include "inspect/table.h"
 #include "opbridge/progress.h"
 
-namespace opbridge::support {
+namespace opbridge::cli {
 
 // One line on standard error with the present step, its time, and a bar if it reports bytes. It appears if
-// the whole has taken a second, and disappears at the end. Without a terminal, nothing is shown.
+// the whole has taken a second, and disappears at the end. Without a terminal, or if that cannot move its
+// cursor, nothing is shown.
 class ProgressLine : public Progress {
  public:
   struct Options {
@@ -22,6 +24,7 @@ class ProgressLine : public Progress {
     bool times = false;  // prints the time of each step, even without a terminal
   };
 
+  ProgressLine() : ProgressLine(Options()) {}
   explicit ProgressLine(Options options);
   ~ProgressLine() override;
   ProgressLine(const ProgressLine&) = delete;
@@ -40,6 +43,7 @@ class ProgressLine : public Progress {
   std::string text() const;
 
   const Options options_;
+  const inspect::Screen screen_;
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;  // guards all members below except the thread
   std::condition_variable changed_;
@@ -52,4 +56,4 @@ class ProgressLine : public Progress {
   std::thread thread_;
 };
 
-}  // namespace opbridge::support
+}  // namespace opbridge::cli

@@ -1,18 +1,24 @@
-#include "support/progress_line.h"
+#include "cli/progress_line.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
-namespace opbridge::support {
+#include "cli/terminal.h"
+
+namespace opbridge::cli {
 namespace {
 
 constexpr auto delay = std::chrono::seconds(1);
 constexpr auto interval = std::chrono::milliseconds(100);
 constexpr int bar_width = 24;
 constexpr const char* clear_line = "\x1b[K";
+constexpr const char* bold = "\x1b[1m";
+constexpr const char* cyan = "\x1b[36m";
+constexpr const char* magenta = "\x1b[35m";
+constexpr const char* grey = "\x1b[90m";
+constexpr const char* usual = "\x1b[0m";
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -25,8 +31,8 @@ void show(const std::string& text) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(Options options) : options_(options) {
-  if (options_.line && ::isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { run(); });
+ProgressLine::ProgressLine(Options options) : options_(options), screen_(screen_for_progress()) {
+  if (options_.line && screen_.width > 0) thread_ = std::thread([this] { run(); });
 }
 
 ProgressLine::~ProgressLine() { end(); }
@@ -76,13 +82,29 @@ void ProgressLine::run() {
 }
 
 std::string ProgressLine::text() const {
-  const double seconds = seconds_since(start_of_step_);
-  if (total_ == 0) return fmt::format("opbridge: {} {:.0f} s", step_, seconds);
+  const auto styled = [this](const char* style, const std::string& text) {
+    const bool is_drawn = style == bold ? screen_.bold : screen_.colours;
+    return is_drawn ? style + text + usual : text;
+  };
+  const auto bar = [](int parts) {
+    std::string text;
+    for (int i = 0; i < parts; ++i) text += "━";
+    return text;
+  };
+  const std::string time = fmt::format("{:.0f} s", seconds_since(start_of_step_));
+  const std::string line = "opbridge: " + styled(bold, step_) + ' ';
+  if (total_ == 0) return line + styled(cyan, time);
+  const std::string bytes =
+      fmt::format("{:.1f} of {:.1f} GB", static_cast<double>(done_) / 1e9, static_cast<double>(total_) / 1e9);
+  const std::string end = bytes + ' ' + styled(cyan, time);
+  // A line that the terminal wraps could not be replaced.
+  const size_t taken = std::string_view("opbridge: ").size() + step_.size() + bytes.size() + time.size() + 3;
+  if (taken + bar_width >= screen_.width) return line + end;
   const double part = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
   const int filled = static_cast<int>(part * bar_width);
-  return fmt::format("opbridge: {} [{:#<{}}{:.<{}}] {:.1f} of {:.1f} GB, {:.0f} s", step_, "", filled, "",
-                     bar_width - filled, static_cast<double>(done_) / 1e9, static_cast<double>(total_) / 1e9,
-                     seconds);
+  const std::string rest =
+      screen_.colours ? styled(grey, bar(bar_width - filled)) : std::string(bar_width - filled, ' ');
+  return line + styled(magenta, bar(filled)) + rest + ' ' + end;
 }
 
-}  // namespace opbridge::support
+}  // namespace opbridge::cli
