@@ -40,7 +40,9 @@ def main(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    except SystemExit as error:  # raised by the code of the model
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # raised by the code of the model, as SystemExit
         print(f"opbridge: {_described(error)}", file=sys.stderr)
         return 2
     return status
@@ -214,9 +216,9 @@ def _made_by(text: str) -> tuple[Any, Any, Any]:
         if not callable(factory):
             raise InvalidArgumentError(f"{source} has no function {name!r}")
         made = factory()
-    except Error:
+    except (Error, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also SystemExit, and those of test frameworks
         raise InvalidArgumentError(f"{text} fails with {_described(error)}", _line_of(error, source)) from error
     if not isinstance(made, tuple):
         return made, (), None

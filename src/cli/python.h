@@ -6,9 +6,10 @@
 
 namespace opbridge::cli {
 
-// Replaces this process by Python, which carries out the command `arguments`. Python is the first of these:
-// the one that OPBRIDGE_PYTHON names, the one beside this program, the one of the active virtual environment,
-// the first python3 of PATH. Throws Error(invalid_argument) if none can be started.
+// Lets Python carry out the command `arguments`, whose second word is the model, and ends this process with
+// its exit status. Python is the first of these: the one that OPBRIDGE_PYTHON names, the one beside this
+// program, the one of the active virtual environment, the first python3 of PATH. Throws
+// Error(invalid_argument) if none can be started, or if the code of the model ends it.
 [[noreturn]] void run_in_python(const std::vector<std::string>& arguments);
 
 // Whether `model` names a Python function that returns a model, script.py:make_model, and not a file.
