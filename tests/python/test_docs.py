@@ -186,6 +186,20 @@ def _anchor(heading: str) -> str:
     return given[1] if given else re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
+def test_both_languages_have_the_same_messages() -> None:
+    messages, translated = (
+        [
+            (message, re.findall(r"\]\((.+?)\)", page))
+            for message, page in re.findall(
+                r"^\| (`[^|]+`.*?) \| .* \| (.*) \|$", (DOCS / name).read_text(), flags=re.MULTILINE
+            )
+        ]
+        for name in ("errors.md", "errors.zh.md")
+    )
+    assert len(messages) > 60
+    assert messages == translated
+
+
 def test_every_message_of_the_table_exists() -> None:
     sources = [path for folder, suffix in SOURCES for path in (ROOT / folder).rglob(f"*{suffix}")]
     # Literals that go on in the next line are one text.
