@@ -89,13 +89,21 @@ std::string find_python() {
   return "python3";
 }
 
+// Opens the standard streams that are closed, so that no other file gets their place.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    if (stream == STDOUT_FILENO)
+      throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
+    ::open("/dev/null", O_RDWR);
+  }
+}
+
 // A file in memory for `Told`, whose descriptor Python inherits.
 int shared_memory() {
-  const int created = ::memfd_create("opbridge", MFD_CLOEXEC);
-  const int memory = ::fcntl(created, F_DUPFD, 3);  // not one of the standard streams, if they are closed
+  const int memory = ::memfd_create("opbridge", 0);
   if (memory < 0 || ::ftruncate(memory, sizeof(Told)) != 0)
     throw Error(ErrorCode::io, "cannot share memory: " + std::system_category().message(errno));
-  ::close(created);
   return memory;
 }
 
@@ -120,6 +128,7 @@ std::string what_ended(const std::string& model, int ending) {
 void run_in_python(const std::vector<std::string>& arguments) {
   const std::string python = find_python();
   const std::string& model = arguments.at(1);
+  open_standard_streams();
   const int memory = shared_memory();
   std::vector<std::string> all{python, "-c", program, std::to_string(memory)};
   all.insert(all.end(), arguments.begin(), arguments.end());

@@ -78,6 +78,12 @@ def crashes_at_the_end():
     atexit.register(ctypes.string_at, 8)
 
 
+@made_after
+def writes_to_the_streams():
+    assert os.readlink("/proc/self/fd/0") == os.devnull
+    os.write(2, b"text of the model")
+
+
 def cancelled():
     class Cancelled(BaseException):
         pass
@@ -138,6 +144,22 @@ def test_files_that_the_model_closes(script: Path) -> None:
     done = opbridge("doctor", f"{script}:closes_files", env=IN_THIS_PYTHON)
     assert (done.returncode, "ended the process" in done.stderr) == (2, False), done.stderr
     assert done.stderr.startswith("opbridge: cannot print: ")
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_a_closed_stream(closed: str, script: Path) -> None:
+    """Its place is not taken by another file, which the code of the model could read or write."""
+    line = f'exec "$0" doctor "$1" {closed}'
+    command = ["sh", "-c", line, str(OPBRIDGE), f"{script}:writes_to_the_streams"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=ENVIRONMENT, text=True)
+    assert done.returncode == 0
+    assert done.stdout.endswith("\nNo link is missing.\n")
+
+
+def test_a_closed_output(script: Path) -> None:
+    command = ["sh", "-c", 'exec "$0" doctor "$1" >&-', str(OPBRIDGE), f"{script}:make_model"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True)
+    assert (done.returncode, done.stderr) == (2, "opbridge: cannot print: Bad file descriptor\n")
 
 
 def test_an_exception_that_is_no_error(script: Path) -> None:
