@@ -479,6 +479,25 @@ FAULTS = [
         for op, gates in [("LSTM", 4), ("GRU", 3)]
     ),
     Fault(
+        "recurrent_layers.cc",
+        "GRU without features crashes",
+        "y = GRU<hidden_size = 2>(x, w, r)",
+        {"x": np.zeros((4, 1, 0), np.float32)},
+        {"w": np.zeros((1, 6, 0), np.float32), "r": np.ones((1, 6, 2), np.float32)},
+        crashes,
+    ),
+    *(
+        Fault(
+            "recurrent_layers.cc",
+            f"{op} without a state does not load",
+            f"y = {op}<hidden_size = 0>(x, w, r)",
+            {"x": np.zeros((4, 1, 3), np.float32)},
+            {"w": np.zeros((1, 0, 3), np.float32), "r": np.zeros((1, 0, 0), np.float32)},
+            fails(Fail, RuntimeException),
+        )
+        for op in ("LSTM", "GRU")
+    ),
+    Fault(
         "regions.cc",
         "RoiAlign of opset 22 has no kernel",
         "y = RoiAlign(x, boxes, images)",

@@ -60,6 +60,33 @@ def test_cells(cell: str, bias: bool, opset: int) -> None:
     check(steps, torch.randn(3, 4), opset=opset)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("cell", CELLS)
+def test_cells_without_features_or_state(cell: str, dtype: torch.dtype) -> None:
+    for features, size in [(0, 0), (0, 3), (2, 0)]:
+        module = CELLS[cell](features, size).to(dtype).eval()
+        for batch in (0, 2):
+            check(module, torch.randn(batch, features, dtype=dtype))
+        other = torch.randn(4, features, dtype=dtype)
+        check(module, torch.randn(2, features, dtype=dtype), dynamic=[{0: Dim.DYNAMIC}], also=[(other,)])
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("layer", ["gru", "rnn_tanh"])  # torch.lstm of a hidden size of 0 ends PyTorch's process
+def test_layers_without_features_or_state(layer: str, directions: int) -> None:
+    gates = 3 if layer == "gru" else 1
+    function = getattr(torch, layer)
+    for features, size in [(0, 0), (0, 3), (2, 0)]:
+        shapes = [(gates * size, features), (gates * size, size), (gates * size,), (gates * size,)]
+        weights = [torch.randn(*shape) for shape in shapes * directions]
+
+        def run(x: torch.Tensor, h: torch.Tensor, weights: list[torch.Tensor] = weights) -> Any:
+            return function(x, h, weights, True, 1, 0.0, False, directions == 2, False)
+
+        for batch in (0, 2):
+            check(run, torch.randn(4, batch, features), torch.randn(directions, batch, size))
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_projections(form: dict[str, Any], opset: int) -> None:

@@ -21,7 +21,8 @@ void add_attributes(std::vector<Operand>& operands, const ir::Node& node,
 std::vector<Value> float64_recurrent_layer(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node& pool);
 std::vector<Value> random_numbers(GraphBuilder& g, const ir::Node& node);
-std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node& layer);
+std::vector<Value> recurrent_layer_of_any_size(GraphBuilder& g, const ir::Node& layer);
+std::vector<Value> recurrent_layer_without_state(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 
 // For nodes with one result. An empty Value if the runtime computes the node correctly.
