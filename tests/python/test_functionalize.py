@@ -432,6 +432,23 @@ def test_writes_to_aliases_beside_vmap(alias, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
+@pytest.mark.parametrize(
+    "view", [lambda x: x.expand(2, -1, -1), lambda x: x[:, :1].expand_as(x), lambda x: x.unfold(1, 2, 1)]
+)
+def test_writes_to_shared_elements_beside_vmap_are_refused(view, dynamic, capture, tmp_path):
+    """torch adds the new elements up."""
+
+    def function(x):
+        y = x * 2
+        view(y)[view(y) > -1] = 1
+        return y, torch.vmap(lambda row: row * 2)(y)
+
+    with pytest.raises(UnsupportedError, match="share memory"):
+        opbridge.export(function, (torch.rand(2, 3),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_writes_to_expanded_results_are_refused(capture, tmp_path):
     def function(x):
         rows = torch.meshgrid(x * 2, torch.arange(3.0), indexing="ij")[1]

@@ -17,6 +17,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
+from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes
 from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
@@ -75,6 +76,7 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
+        refuse_overlapping_writes(exported)
         warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         first = exported
         exported = otherwise(
