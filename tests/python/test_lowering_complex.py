@@ -144,6 +144,14 @@ def test_distances_and_logarithms_of_sums(pair):
     checked({"logdet": torch.logdet}, torch.randn(4, 4, dtype=torch.complex64))
 
 
+def test_ldexp_by_infinity():
+    z = torch.tensor([1 - 2j, 0.5 + 0j, -1 + 3j, 2 + 1j, 1 + 1j])
+    exponents = torch.tensor([torch.inf, -torch.inf, torch.nan, 200.0, 2.25])
+    for kind in (torch.complex64, torch.complex128):
+        checked({"ldexp": torch.ldexp}, z.to(kind), exponents)
+        checked({"ldexp": torch.ldexp}, z.to(kind), torch.tensor([3, -2, 0, 1, 2]))
+
+
 def test_places_are_no_numbers():
     indices = torch.tensor([1, 3])
     functions = {

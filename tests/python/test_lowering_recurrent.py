@@ -71,6 +71,20 @@ def test_cells_without_features_or_state(cell: str, dtype: torch.dtype) -> None:
         check(module, torch.randn(2, features, dtype=dtype), dynamic=[{0: Dim.DYNAMIC}], also=[(other,)])
 
 
+@pytest.mark.parametrize("layer", ["gru", "rnn_tanh", "lstm"])
+def test_weights_that_do_not_fit_are_refused(layer: str) -> None:
+    """PyTorch broadcasts what they make of the input."""
+    rows = {"gru": 3, "rnn_tanh": 1, "lstm": 4}[layer] * 2
+    state, sizes = torch.randn(1, 1, 2), torch.tensor([1, 1])
+
+    def run(x: torch.Tensor, narrow: torch.Tensor, wide: torch.Tensor) -> Any:
+        states = [state, state] if layer == "lstm" else state
+        return getattr(torch, layer)(x, sizes, states, [narrow, wide], False, 1, 0.0, False, False)
+
+    with pytest.raises(opbridge.UnsupportedError, match=rf"w_ih is \(1, 1\), but .* need \({rows}, 1\)"):
+        check(run, torch.randn(2, 1), torch.randn(1, 1), torch.randn(rows, 2))
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layer", ["gru", "rnn_tanh"])  # torch.lstm of a hidden size of 0 ends PyTorch's process
 def test_layers_without_features_or_state(layer: str, directions: int) -> None:

@@ -67,6 +67,12 @@ class ComplexLowering::Call {
     const ir::AttributeValue* value = node_.find(argument);
     return value && std::holds_alternative<ir::Value*>(*value);
   }
+  // The element type of the tensor as it is given, or of its parts.
+  ElementType part_type_of(std::string_view argument) const {
+    const ir::AttributeValue* value = node_.find(argument);
+    ir::Value* const* tensor = value ? std::get_if<ir::Value*>(value) : nullptr;
+    return tensor ? part_type((*tensor)->tensor_type().element_type) : type;
+  }
   double number(std::string_view argument, double otherwise) const {
     const ir::AttributeValue* value = node_.find(argument);
     if (value == nullptr || std::holds_alternative<std::monostate>(*value)) return otherwise;

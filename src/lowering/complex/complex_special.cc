@@ -35,6 +35,28 @@ Complex in_float64(GraphBuilder& g, Complex z) {
   return {g.cast(z.re, ElementType::float64), g.cast(z.im, ElementType::float64)};
 }
 
+// The power of 2 has the element type of the exponent, if that is not an integer.
+template <class Call>
+Complex ldexp(const Call& call) {
+  GraphBuilder& g = call.g;
+  const Complex exponent = call["other"];
+  const ElementType given = call.part_type_of("other"), own = is_floating_point(given) ? given : call.type;
+  const auto in_type_of_result = [&](Value part) { return g.cast(g.cast(part, own), call.type); };
+  if (exponent.im) {
+    const Complex w = in_float64(g, exponent);
+    const Complex factor = power(g, {g.scalar_like(w.re, 2), {}}, w, false);
+    const Complex rounded{in_type_of_result(factor.re), in_type_of_result(factor.im)};
+    const Complex result = multiply(g, in_float64(g, call.full("self")), in_float64(g, rounded));
+    return {g.cast(result.re, call.type), g.cast(result.im, call.type)};
+  }
+  // C's complex power of an infinite exponent has NaN as its imaginary part.
+  const Value of = g.cast(exponent.re, own);
+  const Value is_infinite = g.op("Equal", of, g.scalar_like(of, INFINITY));
+  const Value factor =
+      g.op("Where", is_infinite, g.scalar_like(of, NAN), g.op("Pow", g.scalar_like(of, 2), of));
+  return multiply(g, call["self"], {in_type_of_result(factor), {}});
+}
+
 Complex slice(GraphBuilder& g, Complex z, int64_t axis, int64_t start, int64_t end) {
   return {g.slice(z.re, axis, start, end), g.slice(z.im, axis, start, end)};
 }
@@ -322,15 +344,7 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
       {"aten::isclose", {is_close}},
       {"aten::pow", {powered}},
       {"aten::float_power", {powered}},
-      {"aten::ldexp", {[](C call) {
-         const Complex exponent = call["other"];
-         Value two = call.g.scalar(2, call.type);
-         if (!exponent.im) return multiply(call.g, call["self"], {call.g.op("Pow", two, exponent.re), {}});
-         const Complex z = in_float64(call.g, call.full("self")), w = in_float64(call.g, exponent);
-         const Complex factor = power(call.g, {call.g.scalar_like(w.re, 2), {}}, w, false);
-         const Complex result = multiply(call.g, z, factor);
-         return Complex{call.g.cast(result.re, call.type), call.g.cast(result.im, call.type)};
-       }}},
+      {"aten::ldexp", {ldexp}},
       {"aten::logaddexp", {[](C call) { return log_of_sum(call.g, call.full("self"), call.full("other")); }}},
       {"aten::logsumexp", {log_of_sums}},
       {"aten::rms_norm", {rms_norm}},

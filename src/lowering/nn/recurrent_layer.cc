@@ -1,5 +1,7 @@
 #include "lowering/nn/recurrent_layer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace opbridge::lowering {
@@ -28,6 +30,22 @@ int64_t hidden_size(GraphBuilder& g, Cell cell, const Direction& direction) {
   const Dim& rows = direction.w_hh.dim(0);
   if (!rows.is_static()) g.refuse("the hidden size must be a constant");
   return rows.value() / operator_of(cell).blocks;
+}
+
+// PyTorch does not check them: it broadcasts what they make of the input and of the state.
+void check_weights(GraphBuilder& g, Cell cell, Value input, const std::vector<Value>& states,
+                   const Direction& direction) {
+  const Dim rows = operator_of(cell).blocks * hidden_size(g, cell, direction);
+  const auto check = [&](const char* name, Value weight, const Dim& columns) {
+    const auto differs = [](const Dim& a, const Dim& b) { return a.is_static() && b.is_static() && a != b; };
+    if (weight.rank() != 2) g.refuse(fmt::format("{} has {} dims instead of 2", name, weight.rank()));
+    if (differs(weight.dim(0), rows) || differs(weight.dim(1), columns)) {
+      g.refuse(fmt::format("{} is ({}, {}), but the input and the state need ({}, {})", name,
+                           weight.dim(0).str(), weight.dim(1).str(), rows.str(), columns.str()));
+    }
+  };
+  check("w_ih", direction.w_ih, input.dim(2));
+  check("w_hh", direction.w_hh, states[0].dim(2));
 }
 
 Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {
@@ -158,6 +176,7 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    std::span<const Direction> directions) {
   if (!is_floating_point(input.element_type()))
     g.refuse("recurrent layers of integers are not supported; cast the inputs and weights to float32");
+  for (const Direction& direction : directions) check_weights(g, cell, input, states, direction);
   // ONNX's operators have no projections.
   const bool is_operator = !directions[0].projection;
   return (is_operator ? by_operator : recurrent_layer_by_steps)(g, cell, input, lengths, states, directions);
