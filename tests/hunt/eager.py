@@ -134,6 +134,9 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(a, b) or ((a == b) | ((a != a) & (b != b))).all())
 
 
+_WRITES_BY_INDEX = ("index_put", "index_put_", "_index_put_impl_")
+
+
 class DefinedOnly(TorchDispatchMode):
     """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, copies
     between overlapping parts of the same memory, whose order PyTorch does not define, and indices out of range, which
@@ -148,6 +151,8 @@ class DefinedOnly(TorchDispatchMode):
             raise Rejected("a tensor is copied to one that shares a part of its memory")
         if func.overloadpacket.__name__ in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
             raise Rejected("a mean that ATen updates number by number, infinite or NaN by the order of the numbers")
+        if func.overloadpacket.__name__ in _WRITES_BY_INDEX and not args[0].numel() and _out_of_range(*args[:2]):
+            raise Rejected("an index out of range, which PyTorch does not check because nothing is written")
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
             raise Rejected("an index out of range, which PyTorch does not check because the result is empty")

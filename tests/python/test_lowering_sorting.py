@@ -79,7 +79,10 @@ def test_one_node():
     assert operators(check(lambda x: tuple(x.topk(2)), numbers(6).long())) == ["TopK"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+TYPES = [torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_median_of_nothing(dtype):
     functions = {"median": torch.median, "nanmedian": torch.nanmedian}
     check(functions, torch.zeros(1, 0, 3, dtype=dtype))

@@ -88,7 +88,9 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   const Dim count = element_count(x);
   if (x.rank() != 1) x = g.reshape(x, std::vector{count});
   if (!count.is(0) && !tensor::may_be_zero(count)) return x;
-  const Scalar none = is_floating_point(type) ? Scalar(NAN) : lowest_value(type);
+  // PyTorch converts NaN to integers; C++ leaves the result open, which is this on x86 processors.
+  const bool is_wide = type == ElementType::int32 || type == ElementType::int64;
+  const Scalar none = is_floating_point(type) ? Scalar(NAN) : is_wide ? lowest_value(type) : Scalar(0);
   const Dim at_least_one = max(count, Dim(1));
   return g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
 }
