@@ -1,7 +1,8 @@
-"""Random calls and programs of a fixed seed."""
+"""Random calls and programs of a fixed seed, and of one for each commit."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from hunt import graphs
@@ -33,6 +35,36 @@ def hunt(tmp_path: pathlib.Path, *options: str) -> subprocess.CompletedProcess[s
 def test_fixed_seed(tmp_path: pathlib.Path) -> None:
     result = hunt(tmp_path, "--calls", "60", "--programs", "20", "--seed", "1000", "--jobs", "2", "--timeout", "300")
     assert result.returncode == 0, result.stdout[-10000:] + result.stderr[-2000:]
+
+
+def seed_of_commit() -> int:
+    """Another one for each commit, so that a failure can be repeated; without git, for each day."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = f"{datetime.date.today():%Y%m%d}"
+    return int(commit[:10], 16)
+
+
+def test_fresh_seed(tmp_path: pathlib.Path) -> None:
+    options = ["--calls", "60", "--programs", "20", "--seed", str(seed_of_commit())]
+    result = hunt(tmp_path, *options, "--jobs", "2", "--timeout", "300")
+    faults = "\n".join(file.read_text() for file in sorted((tmp_path / "faults").glob("*.py")))
+    again = f"PYTHONPATH=python:tests python -m hunt {' '.join(options)}"
+    shown = f"repeat it with: {again}\n{result.stdout[-10000:]}{result.stderr[-2000:]}\n{faults}"
+    assert result.returncode == 0, shown
+
+
+def test_a_fault_of_a_fresh_seed_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(folder: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
+        (folder / "faults").mkdir()
+        (folder / "faults" / "one.py").write_text("class Model")
+        return subprocess.CompletedProcess(options, 1, "1 faults", "")
+
+    monkeypatch.setitem(globals(), "hunt", fails)
+    with pytest.raises(AssertionError, match=f"(?s)--seed {seed_of_commit()}.*1 faults.*class Model"):
+        test_fresh_seed(tmp_path)
 
 
 def test_a_pattern_that_matches_nothing_is_an_error(tmp_path: pathlib.Path) -> None:

@@ -22,7 +22,8 @@ def refuse_overlapping_writes(exported: torch.export.ExportedProgram) -> None:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda made: made.meta.get("val"))
         if any(map(_may_overlap, written_tensors(operator, args, kwargs))):
             raise UnsupportedError(
-                f"{operator.key} writes to a tensor several elements of which share memory; call .clone() before writing",
+                f"{operator.key} writes to a tensor several elements of which share memory; call .clone() "
+                "before writing",
                 line_of_stack_trace(node.meta.get("stack_trace", "")),
             )
 
