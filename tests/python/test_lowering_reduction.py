@@ -197,6 +197,18 @@ def test_many_elements():
     check(functions, x)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("size", [1e30, 1e19, 1e-30])
+def test_deviations_whose_squares_are_out_of_range(size, dtype, tolerance):
+    functions = {
+        "over one": lambda x: x.std(1),
+        "over the other": lambda x: x.std(0, correction=0),
+        "with the mean": lambda x: torch.std_mean(x, (0, 1)),
+    }
+    x = (numbers()[0] * size).to(dtype)
+    check(functions, x, dynamic=({0: "n"},), also=[(x[1:],)], rtol=tolerance, atol=0)
+
+
 def test_elements_of_which_data_decide_that_there_are_none():
     functions = {
         "mean": lambda x: x[x > 1].mean(),

@@ -29,27 +29,30 @@ struct Moments {
   Value variance, mean;
 };
 
+// PyTorch computes float32 in float64. That matters if the root of the variance is taken, which `in_float64`
+// says: squares of 1e30 and of 1e-30 are no numbers of float32.
 Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::optional<Scalar>& correction,
-                bool keepdim) {
+                bool keepdim, bool in_float64) {
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
   const double correct = correction ? correction->to_double() : 1;
   Value mean = mean_of(g, x, axes, true);
   Value centered = g.op("Sub", x, mean);
+  if (in_float64) centered = g.cast(centered, ElementType::float64);
   Value variance;
   const Dim count = count_of(x, axes);
   if (correct == 0) {
     variance = mean_of(g, g.op("Mul", centered, centered), axes, keepdim);
   } else {
     Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
-    Value zero = g.scalar_like(x, 0), divisor;
+    Value zero = g.scalar_like(squares, 0), divisor;
     // The deviation of no elements is NaN, whatever the correction.
     if (count.is_static()) {
       const auto number = static_cast<double>(count.value());
-      divisor = g.scalar_like(x, number == 0 ? 0 : std::max(0.0, number - correct));
+      divisor = g.scalar_like(squares, number == 0 ? 0 : std::max(0.0, number - correct));
     } else {
-      Value number = count_value(g, x, axes);
-      divisor = g.op("Max", g.op("Sub", number, g.scalar_like(x, correct)), zero);
+      Value number = count_value(g, centered, axes);
+      divisor = g.op("Max", g.op("Sub", number, g.scalar_like(squares, correct)), zero);
       if (correct < 0) divisor = g.op("Where", g.op("Equal", number, zero), zero, divisor);
     }
     variance = g.op("Div", squares, divisor);
@@ -65,7 +68,8 @@ struct MomentsOf {
   std::vector<Value> operator()(GraphBuilder& g, Value self, const Axes& axes,
                                 const std::optional<Scalar>& correction, bool keepdim) const {
     const ElementType type = g.result().element_type;
-    auto [variance, mean] = moments(g, self, axes, correction, keepdim);
+    const bool overflows = root && (type == ElementType::float32 || type == ElementType::bfloat16);
+    auto [variance, mean] = moments(g, self, axes, correction, keepdim, overflows);
     std::vector<Value> results{g.cast(root ? g.op("Sqrt", variance) : variance, type)};
     if (with_mean) results.push_back(g.cast(mean, type));
     return results;
