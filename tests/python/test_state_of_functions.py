@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import itertools
+import os
 import pathlib
+import random
+import re
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -65,6 +70,13 @@ def _as_at_first() -> Iterator[None]:
     MEMORY.zero_()
     Shared.step, Shared.table, HOLDER.last = 0, None, None
     vars(OTHER).update(count=0, table=None)
+
+
+def numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        number += 1
+        yield number
 
 
 class Model(nn.Module):
@@ -278,3 +290,150 @@ def test_code_that_no_call_reaches_is_let_alone(capture: Any, tmp_path: pathlib.
             return x + len(registry)
 
     opbridge.export(Unused(table_of_cache), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+
+
+COUNTER = itertools.count(1)
+NEXT = itertools.count(1).__next__
+VARIABLE = contextvars.ContextVar("VARIABLE", default=0)
+UNSET: contextvars.ContextVar[int] = contextvars.ContextVar("UNSET")
+LEVEL = "OPBRIDGE_TEST_LEVEL"
+
+
+class Drawing(nn.Module):
+    """A model that draws from objects of Python's own classes."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__()
+        self.source = source
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * next(self.source)
+
+
+class Rolling(Drawing):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * float(self.source.random())
+
+
+def count_in_iterator(x: torch.Tensor) -> torch.Tensor:
+    return x * next(COUNTER)
+
+
+def count_in_method(x: torch.Tensor) -> torch.Tensor:
+    return x * NEXT()
+
+
+def count_in_variable(x: torch.Tensor) -> torch.Tensor:
+    VARIABLE.set(VARIABLE.get() + 1)
+    return x * VARIABLE.get()
+
+
+def count_in_environment(x: torch.Tensor) -> torch.Tensor:
+    os.environ[LEVEL] = str(int(os.environ.get(LEVEL, "0")) + 1)
+    return x * int(os.environ[LEVEL])
+
+
+def count_in_iterator_of_closure() -> Callable[[torch.Tensor], torch.Tensor]:
+    count = numbers()
+    return lambda x: x * next(count)
+
+
+DRAWING: dict[str, tuple[str, Callable[[], nn.Module]]] = {
+    "a counter": ("source", lambda: Drawing(itertools.count(1))),
+    "a cycle": ("source", lambda: Drawing(itertools.cycle([1, 2, 3, 4, 5]))),
+    "a generator": ("source", lambda: Drawing(numbers())),
+    "an iterator of a list": ("source", lambda: Drawing(iter([*range(1, 50)]))),
+    "a map of an iterator": ("source", lambda: Drawing(map(abs, range(1, 50)))),
+    "numbers of Python": ("source", lambda: Rolling(random.Random(0))),
+    "numbers of NumPy": ("source", lambda: Rolling(np.random.default_rng(0))),
+    "old numbers of NumPy": ("source", lambda: Rolling(np.random.RandomState(0))),
+    "a global counter": ("COUNTER", lambda: Model(count_in_iterator)),
+    "its method": ("NEXT", lambda: Model(count_in_method)),
+    "a closure": ("count", lambda: Model(count_in_iterator_of_closure())),
+    "a context variable": ("VARIABLE", lambda: Model(count_in_variable)),
+    "the environment": (f"os.environ['{LEVEL}']", lambda: Model(count_in_environment)),
+}
+
+
+@pytest.fixture
+def _own_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(LEVEL, raising=False)
+    monkeypatch.setitem(globals(), "COUNTER", itertools.count(1))
+    monkeypatch.setitem(globals(), "NEXT", itertools.count(1).__next__)
+    token = VARIABLE.set(0)
+    yield
+    VARIABLE.reset(token)
+    os.environ.pop(LEVEL, None)
+
+
+@CAPTURES
+@pytest.mark.usefixtures("_own_state")
+@pytest.mark.parametrize("name", DRAWING)
+def test_what_is_drawn_from_is_refused_and_put_back(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    path, make = DRAWING[name]
+    model, x = make(), torch.rand(3, 4)
+    with pytest.raises(opbridge.UnsupportedError, match=re.escape(f"the model keeps '{path}'")):
+        opbridge.export(model, (x,), tmp_path / "model.onnx", capture=capture)
+    first = [model(x) for _ in range(3)]
+    if path != "source":  # the others are shared by all models
+        assert [each.sum() for each in first] == [(x * number).sum() for number in (1, 2, 3)]
+    else:
+        other = make()
+        assert all(torch.equal(one, other(x)) for one in first)
+
+
+@CAPTURES
+@pytest.mark.usefixtures("_own_state")
+def test_what_is_drawn_without_effect_is_put_back(capture: Any, tmp_path: pathlib.Path) -> None:
+    count, shared = itertools.count(), numbers()
+    places = {"one": shared, "two": shared}
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        next(count), next(places["one"]), VARIABLE.set(7)
+        os.environ[LEVEL] = "7"
+        return x * 2
+
+    opbridge.export(Model(function), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert (VARIABLE.get(), os.environ.get(LEVEL)) == (0, None)
+    assert places["one"] is places["two"]
+    assert (next(count), next(places["one"])) == (0, 1)
+
+
+@CAPTURES
+def test_what_is_not_drawn_from_stays(capture: Any, tmp_path: pathlib.Path) -> None:
+    source = itertools.count()
+    held = [source]
+    opbridge.export(Model(lambda x: x * len(held)), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert held[0] is source
+
+
+@CAPTURES
+def test_a_context_variable_without_value_stays_so(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        UNSET.set(3)
+        return x * UNSET.get()
+
+    opbridge.export(Model(function), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert UNSET.get(None) is None
+
+    def counting(x: torch.Tensor) -> torch.Tensor:
+        UNSET.set(UNSET.get(0) + 1)
+        return x * UNSET.get()
+
+    with pytest.raises(opbridge.UnsupportedError, match="the model keeps 'UNSET'"):
+        opbridge.export(Model(counting), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+    assert UNSET.get(None) is None
+
+
+@CAPTURES
+def test_tensors_that_an_iterator_makes(capture: Any, tmp_path: pathlib.Path) -> None:
+    def tensors() -> Iterator[torch.Tensor]:
+        while True:
+            yield torch.ones(4)
+
+    model = Drawing(tensors())
+    with pytest.raises(opbridge.UnsupportedError, match="'source'"):
+        opbridge.export(
+            model, (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},)
+        )
+    assert type(model(torch.rand(3, 4))) is torch.Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,7 +105,8 @@ def capture(
 
     inputs = read_inputs(module, args, kwargs).copied()
     sizes = sizes_of(inputs)
-    return capture_ways(capture_way, inputs, sizes, how == "export" and sizes.have_ranges())
+    own_variables = contextvars.copy_context()  # what the run sets there is lost with it
+    return own_variables.run(capture_ways, capture_way, inputs, sizes, how == "export" and sizes.have_ranges())
 
 
 def _graph_of(

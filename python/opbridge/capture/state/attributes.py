@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import inspect
@@ -18,8 +19,10 @@ import torch
 from opbridge.capture.state.functions import CachedFunction, CacheHolder, Reached, holders_of_class, holders_of_function
 from opbridge.capture.state.holders import (
     BuffersHolder,
+    ContextVarHolder,
     DictHolder,
     EmptyHolder,
+    GeneratorHolder,
     Holder,
     ListHolder,
     NamedHolder,
@@ -28,6 +31,8 @@ from opbridge.capture.state.holders import (
     SlotsHolder,
     TensorHolder,
 )
+from opbridge.capture.state.iterators import IteratorHolder, Places, occupied
+from opbridge.capture.state.kinds import Replayed, is_generator, is_iterator
 from opbridge.capture.state.ownership import FOREIGN, classes_of, is_of_opbridge
 from opbridge.torch_compat import (
     BUFFERS,
@@ -52,6 +57,8 @@ class Attributes:
 
     def __init__(self, *roots: Any) -> None:
         self._holders: list[Holder] = []
+        self._iterators: list[tuple[Holder, Any, Any]] = []
+        self._places: list[Places] = []
         seen: set[int] = set()
         reached = Reached()
         found: list[tuple[Any, Holder | None, Any]] = [(root, None, None) for root in roots]
@@ -68,6 +75,8 @@ class Attributes:
                     kind = type(part)
                     if kind in _CONTAINERS and not part:
                         empty[key_of_part] = part
+                    elif is_iterator(part):
+                        self._iterators.append((holder, key_of_part, part))
                     elif kind not in _WITHOUT_PARTS:
                         found.append((part, holder, key_of_part))
                 if empty:
@@ -78,10 +87,19 @@ class Attributes:
     def tensors(self) -> list[torch.Tensor]:
         return [holder.owner for holder in self._holders if isinstance(holder, TensorHolder)]
 
-    def lay_gradients_aside(self) -> None:
+    def lay_aside(self) -> None:
+        """Prepares a run, which ``put_back`` undoes as often as it is called, until ``take_up``: lays gradients and
+        iterators aside."""
         for holder in self._holders:
             if isinstance(holder, TensorHolder):
                 holder.lay_gradient_aside()
+        self._places, holders = occupied(self._iterators)
+        self._holders += holders
+
+    def take_up(self) -> None:
+        self.put_back()
+        for places in self._places:
+            places.vacate()
 
     def changes(self) -> list[str]:
         """The paths of changed values, as the user writes them: ``encoder.hidden[0]``.
@@ -106,12 +124,12 @@ def restore_attributes(*roots: Any) -> Iterator[Attributes]:
     """Undoes what a run assigns to attributes of ``roots`` (the model and its inputs) and of the objects in them."""
     with unset_fake_temporarily(), DisableTorchFunction():
         attributes = Attributes(*roots)
-        attributes.lay_gradients_aside()
+        attributes.lay_aside()
     try:
         yield attributes
     finally:
         with unset_fake_temporarily(), DisableTorchFunction():
-            attributes.put_back()
+            attributes.take_up()
 
 
 def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -168,6 +186,13 @@ def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder
         yield CacheHolder(value)
     elif isinstance(value, threading.local):
         yield NamedHolder(vars(value))  # of this thread
+    elif isinstance(value, contextvars.ContextVar):
+        yield ContextVarHolder(value)
+    elif is_generator(value):
+        yield GeneratorHolder(value)
+    elif isinstance(value, Replayed):
+        yield IteratorHolder(value)
+        return
     traits = _traits(type(value))
     if traits.foreign:
         return

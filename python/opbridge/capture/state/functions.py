@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import dis
 import functools
+import os
 import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from opbridge.capture.state.holders import DATA, MISSING, ChangingHolder, ClassHolder, Holder
+from opbridge.capture.state.holders import DATA, MISSING, ChangingHolder, ClassHolder, EnvironmentHolder, Holder
+from opbridge.capture.state.kinds import keeps_state
 from opbridge.capture.state.ownership import classes_of, is_near, is_own
 
 CachedFunction = type(functools.lru_cache(len))
@@ -62,6 +64,9 @@ def holders_of_function(function: types.FunctionType, seen: set[int], reached: R
     for value in found:
         if isinstance(value, type) and is_near(value.__module__, here):
             yield from holders_of_class(value, seen, reached)
+    if "environ" in attributes and id(os.environ) not in seen:
+        seen.add(id(os.environ))
+        yield EnvironmentHolder(os.environ)
     if function.__closure__:
         yield _CellsHolder(function)
     yield Holder((function.__defaults__, function.__kwdefaults__, *reached.by(attributes)))
@@ -98,9 +103,12 @@ class GlobalsHolder(ChangingHolder):
     def put_back(self) -> None:
         for name in self.differing():
             if name in self.before:
-                self.owner[name] = self.before[name]
+                self._assign(name, self.before[name])
             else:
                 del self.owner[name]
+
+    def _assign(self, key: Any, value: Any) -> None:
+        self.owner[key] = value
 
 
 class CacheHolder(Holder):
@@ -141,12 +149,14 @@ class _CellsHolder(ChangingHolder):
         return {name: value for name, value in found.items() if value is not MISSING and _keeps_state(value, here)}
 
     def put_back(self) -> None:
-        cells = self._cells()
         for name in self.differing():
             if name in self.before:
-                cells[name].cell_contents = self.before[name]
+                self._assign(name, self.before[name])
             else:
-                del cells[name].cell_contents
+                del self._cells()[name].cell_contents
+
+    def _assign(self, key: Any, value: Any) -> None:
+        self._cells()[key].cell_contents = value
 
     def _cells(self) -> dict[str, Any]:
         return dict(zip(self.owner.__code__.co_freevars, self.owner.__closure__, strict=True))
@@ -167,7 +177,7 @@ def _keeps_state(value: Any, here: str) -> bool:
         return is_near(str(value.__module__), here)
     if isinstance(value, (*DATA, types.MethodType, functools.partial, threading.local)):
         return True
-    return is_near(type(value).__module__, here)
+    return keeps_state(value) or is_near(type(value).__module__, here)
 
 
 def _functions_in(value: Any) -> list[Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
+import pickle
 from operator import is_
 from typing import Any
 
+import numpy
 import torch
 
+from opbridge.capture.state.kinds import keeps_state
 from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
 
 DATA = (
@@ -61,6 +64,10 @@ class Holder:
             self.path_of(key) for key in differing if not _same(self.before.get(key, MISSING), now.get(key, MISSING))
         ]
 
+    def put(self, key: Any, value: Any) -> bool:
+        """Exchanges one of the values, which counts as no change. False if the container cannot."""
+        return False
+
     def put_back(self) -> None: ...
 
     def put_back_written(self) -> None: ...
@@ -99,6 +106,14 @@ class ChangingHolder(Holder):
         keys = [key for key in {**before, **now} if before.get(key, MISSING) is not now.get(key, MISSING)]
         return keys or list(now)
 
+    def put(self, key: Any, value: Any) -> bool:
+        self._assign(key, value)
+        self.before[key] = value
+        return True
+
+    def _assign(self, key: Any, value: Any) -> None:
+        raise NotImplementedError
+
 
 class DictHolder(ChangingHolder):
     """A dict, read without the methods of its class, which may load what it holds."""
@@ -111,6 +126,9 @@ class DictHolder(ChangingHolder):
     def put_back(self) -> None:
         self._kind().clear(self.owner)
         self._kind().update(self.owner, self.before)
+
+    def _assign(self, key: Any, value: Any) -> None:
+        self._kind().__setitem__(self.owner, key, value)
 
     def _kind(self) -> Any:
         return collections.OrderedDict if isinstance(self.owner, collections.OrderedDict) else dict
@@ -160,9 +178,12 @@ class SlotsHolder(ChangingHolder):
     def put_back(self) -> None:
         for name in self.differing():
             if name in self.before:
-                object.__setattr__(self.owner, name, self.before[name])
+                self._assign(name, self.before[name])
             else:
                 object.__delattr__(self.owner, name)
+
+    def _assign(self, key: Any, value: Any) -> None:
+        object.__setattr__(self.owner, key, value)
 
 
 class ClassHolder(ChangingHolder):
@@ -177,15 +198,18 @@ class ClassHolder(ChangingHolder):
         return {
             name: value
             for name, value in vars(self.owner).items()
-            if isinstance(value, DATA) and not name.startswith("__")
+            if (isinstance(value, DATA) or keeps_state(value)) and not name.startswith("__")
         }
 
     def put_back(self) -> None:
         for name in self.differing():
             if name in self.before:
-                setattr(self.owner, name, self.before[name])
+                self._assign(name, self.before[name])
             else:
                 delattr(self.owner, name)
+
+    def _assign(self, key: Any, value: Any) -> None:
+        setattr(self.owner, key, value)
 
 
 class ListHolder(ChangingHolder):
@@ -197,6 +221,9 @@ class ListHolder(ChangingHolder):
         self.owner.clear()
         self.owner.extend(self.before.values())
 
+    def _assign(self, key: Any, value: Any) -> None:
+        self.owner[key] = value
+
 
 class SetHolder(ChangingHolder):
     __slots__ = ()
@@ -204,9 +231,87 @@ class SetHolder(ChangingHolder):
     def content(self) -> dict[Any, Any]:
         return {value: value for value in self.owner}
 
+    def put(self, key: Any, value: Any) -> bool:
+        return False
+
     def put_back(self) -> None:
         self.owner.clear()
         self.owner.update(self.before)
+
+
+class EnvironmentHolder(ChangingHolder):
+    """The environment variables."""
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        return "os.environ"
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self.owner)
+
+    def put(self, key: Any, value: Any) -> bool:
+        return False
+
+    def put_back(self) -> None:
+        for name in self.differing():
+            if name in self.before:
+                self.owner[name] = self.before[name]
+            else:
+                del self.owner[name]
+
+
+class GeneratorHolder(Holder):
+    """The state of a generator of random numbers, of Python or of NumPy."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(owner)
+        self._state = self._pickled()
+
+    def content(self) -> dict[Any, Any]:
+        return {}
+
+    def differing(self) -> list[Any]:
+        return [] if self._pickled() == self._state else [""]
+
+    def changes(self) -> list[str]:
+        return [self.path] if self.differing() else []
+
+    def put_back(self) -> None:
+        state = pickle.loads(self._state)
+        if isinstance(self.owner, numpy.random.Generator):
+            self.owner.bit_generator.state = state
+        else:
+            self.owner.__setstate__(state)
+
+    def _pickled(self) -> bytes:
+        is_new = isinstance(self.owner, numpy.random.Generator)
+        return pickle.dumps(self.owner.bit_generator.state if is_new else self.owner.__getstate__())
+
+
+class ContextVarHolder(ChangingHolder):
+    """The value of a context variable."""
+
+    __slots__ = ()
+
+    def path_of(self, key: Any) -> str:
+        return self.path
+
+    def content(self) -> dict[Any, Any]:
+        try:
+            return {"": self.owner.get()}
+        except LookupError:
+            return {}
+
+    def put_back(self) -> None:
+        if self.before:  # nothing unsets a variable; a capture runs in a context of its own
+            self._assign("", self.before[""])
+
+    def _assign(self, key: Any, value: Any) -> None:
+        self.owner.set(value)
 
 
 class TensorHolder(Holder):
