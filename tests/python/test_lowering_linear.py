@@ -23,6 +23,19 @@ def test_outer_products(dtype):
     check(functions, torch.randint(0, 5, (6,)).to(dtype), torch.randint(0, 5, (3,)).to(dtype))
 
 
+def test_trilinear_of_an_axis_of_one_factor():
+    """PyTorch sums that factor before it multiplies."""
+
+    def summed(a, b, c):
+        last = torch.ops.aten._trilinear(a, b, c, [1, 3], [2, -1], [1, 2], [2, 3])
+        unrolled = torch.ops.aten._trilinear(a, b, c, [1, 3], [2, -1], [1, 2], [1, -2], 2)
+        return last, unrolled
+
+    inf = torch.inf
+    check(summed, torch.tensor([[1.0, 2.0]]), torch.tensor([[-inf]]), torch.tensor([[0.0, 1.0]]))
+    check(summed, torch.rand(2, 3), torch.rand(2, 4), torch.rand(2, 5))
+
+
 def test_trilinear_beside_infinities():
     def product(a, b, c):
         return torch.ops.aten._trilinear(a, b, c, [1, 3], [0], [1, 2], [2, 3])

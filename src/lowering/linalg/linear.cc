@@ -61,6 +61,24 @@ Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Va
   return bias ? g.op("Add", result, *bias) : result;
 }
 
+// The sum of the products along `axes`, which stay with a size of 1. PyTorch sums a factor first along an
+// axis that the other one lacks.
+Value summed_product(GraphBuilder& g, Value a, Value b, std::span<const int64_t> axes) {
+  std::vector<int64_t> of_both;
+  for (int64_t axis : axes) {
+    if (a.dim(axis).is(1) && b.dim(axis).is(1)) continue;
+    if (a.dim(axis).is(1)) {
+      b = sum_of(g, b, std::vector{axis}, true);
+    } else if (b.dim(axis).is(1)) {
+      a = sum_of(g, a, std::vector{axis}, true);
+    } else {
+      of_both.push_back(axis);
+    }
+  }
+  Value product = g.op("Mul", a, b);
+  return of_both.empty() ? product : sum_of(g, product, of_both, true);
+}
+
 // The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`. As PyTorch
 // does, multiplies the first two factors, sums over the dims that the third one lacks, and then multiplies by
 // the third: the order matters if there are infinities.
@@ -70,23 +88,21 @@ Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t>
   const ElementType type = g.result().element_type;
   // PyTorch does not compare the sizes of the factors if the result is empty.
   if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, type);
+  const size_t rank = a.rank() + lacks_a.size();
   const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
   };
-  const auto total = [&](Value value, auto condition, bool keepdim) {
-    std::vector<int64_t> axes;
-    std::ranges::copy_if(summed, std::back_inserter(axes), condition);
-    return axes.empty() ? value : sum_of(g, value, axes, keepdim);
-  };
-  Value product = g.op("Mul", factor(a, lacks_a), factor(b, lacks_b));
-  product = total(
-      product,
-      [&](int64_t axis) { return axis != unrolled && std::ranges::find(lacks_c, axis) != lacks_c.end(); },
-      true);
-  product = g.op("Mul", product, factor(c, lacks_c));
-  return g.cast(total(
-                    product, [](int64_t) { return true; }, false),
-                type);
+  lacks_c = wrap_axes(lacks_c, rank);
+  summed = wrap_axes(summed, rank);
+  std::vector<int64_t> first, second, last;
+  for (int64_t axis : summed) {
+    const bool in_first = std::ranges::find(lacks_c, axis) != lacks_c.end();
+    (axis == unrolled ? last : in_first ? first : second).push_back(axis);
+  }
+  Value product = summed_product(g, factor(a, lacks_a), factor(b, lacks_b), first);
+  product = summed_product(g, product, factor(c, lacks_c), second);
+  if (!last.empty()) product = sum_of(g, product, last, true);
+  return g.cast(summed.empty() ? product : g.squeeze(product, summed), type);
 }
 
 // The sum over the pairs of dims (of_self[i], of_other[i]). One dim of a pair may have size 1.
