@@ -205,6 +205,38 @@ def test_sizes_follow_those_of_strided_convolutions(strides, axes, tmp_path, cap
         torch.testing.assert_close(torch.from_numpy(run_plain(path, x)[0]), model(x).detach())
 
 
+def test_sizes_that_differ_only_by_how_they_are_written(tmp_path, capture):
+    """torch does not know that (n - 3) // 2 + 1 is (n - 1) // 2, nor that 2 * n * m**2 // (2 * m**2) is n."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            size = (x.shape[0] - 1) // 2
+            rows = torch.ones(2 * x.shape[0] * (size + 1) ** 2 // ((size + 1) * (2 * size + 2)))
+            pooled = nn.functional.avg_pool1d(x[None], 3, 2)[0]
+            return Sum.apply(pooled, torch.ones(size)), Sum.apply(x, rows)
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(Model(), (torch.rand(9),), path, dynamic_axes={"x": {0: "n"}}, capture=capture.keywords["how"])
+    for size in (9, 4, 12):
+        opbridge.verify(path, Model(), (torch.rand(size),))
+
+
+def test_a_function_that_takes_no_other_sizes_is_refused_with_its_line(capture):
+    class OfThree(Sum):
+        @staticmethod
+        def forward(ctx, x, y):
+            if len(x) != 3:
+                raise ValueError
+            return x + y
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return OfThree.apply(x, x)
+
+    with pytest.raises(UnsupportedError, match="(?s)OfThree.forward, .* at too few.*OfThree.apply"):
+        capture(Model(), (torch.rand(3),), dynamic_axes={"x": {0: "n"}})
+
+
 def test_sizes_that_are_products_are_those_of_the_result(capture):
     class Model(nn.Module):
         def forward(self, x):

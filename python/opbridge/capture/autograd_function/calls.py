@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -29,6 +30,7 @@ from opbridge.capture.autograd_function.output_shapes import probe_outputs
 from opbridge.capture.operators import AUTOGRAD_FUNCTION, Operator
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Program
+from opbridge.capture.source import line_of_frame
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import storage_id, transforms_are_active
 from opbridge.torch_compat.patch_points import LOOKUP_IN_AUTOGRAD_FUNCTION
@@ -292,4 +294,7 @@ def _run_for_real(tensors: list[torch.Tensor], sizes: list[int], call: int) -> l
 def _run_on_fakes(tensors: list[torch.Tensor], sizes: list[Any], call: int) -> list[torch.Tensor]:
     called = _calls[call]
     name = called.function.__qualname__
-    return probe_outputs(name, called.run_on_constants, tensors, sizes, _found.get().get(name, ()))
+    try:
+        return probe_outputs(name, called.run_on_constants, tensors, sizes, _found.get().get(name, ()))
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, line_of_frame(sys._getframe(1))) from error

@@ -14,6 +14,7 @@ import torch
 
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import unset_fake_temporarily
+from opbridge.torch_compat.symbols import FloorDiv
 
 Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
 Point = dict[Any, int]  # a value for each symbol
@@ -48,7 +49,11 @@ def probe_outputs(
         if outputs is not None:
             _equate(leaders, example, tensors, sizes)
     if outputs is None:
-        raise UnsupportedError(f"{name}.forward fails for all sizes but the example's; make these sizes constant")
+        raise UnsupportedError(
+            f"{name}.forward, which is run at other sizes than the example's to learn the shapes of its results, runs at too "
+            "few of them; make the dynamic sizes of its inputs constant, or register the function as an operator with a "
+            "fake implementation (torch.library.register_fake)"
+        )
     return outputs
 
 
@@ -134,9 +139,35 @@ def _differing(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) 
 
 
 def _terms(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], leaders: dict[Any, Any]) -> list[Any]:
-    """The terms of the sizes: symbols, and expressions that are not sums, such as ``n // 2`` and ``n*m``."""
+    """The terms of the sizes: symbols, and expressions that are not sums, such as ``n // 2`` and ``n*m``. A term that is
+    a sum of others and of a number is left out, as ``(n - 3) // 2`` beside ``(n - 1) // 2``."""
     every = [size.node.expr.xreplace(leaders) for size in _symbolic(tensors, sizes)]
-    return sorted({term for expr in every for term in expr.as_coefficients_dict() if term.free_symbols}, key=str)
+    found = {term for expr in every for term in expr.as_coefficients_dict() if term.free_symbols}
+    terms: list[Any] = []
+    rows: list[dict[Any, Any]] = []
+    for term in sorted(found, key=lambda term: (term.count_ops(), str(term))):
+        row = dict(sympy.expand(_reduced(term)).as_coefficients_dict())
+        row.pop(sympy.S.One, None)
+        parts = sorted({part for each in (*rows, row) for part in each}, key=str)
+        if sympy.Matrix([[each.get(part, 0) for part in parts] for each in (*rows, row)]).rank() > len(rows):
+            terms.append(term)
+            rows.append(row)
+    return sorted(terms, key=str)
+
+
+def _reduced(expr: Any) -> Any:
+    """The expression with quotients in a form that shows which of them differ only by a number."""
+
+    def quotient(size: Any, divisor: Any) -> Any:
+        exact = sympy.cancel(size / divisor)
+        if exact.as_numer_denom()[1] == 1:
+            return exact
+        number, rest = size.as_coeff_Add()
+        if not (divisor.is_Integer and number.is_Integer):
+            return FloorDiv(size, divisor)
+        return FloorDiv(rest + number % divisor, divisor) + number // divisor
+
+    return expr.replace(FloorDiv, quotient)
 
 
 def _slopes(name: str, moves: list[list[int]], changes: list[list[int]], count: int) -> list[list[int]] | None:
