@@ -215,6 +215,14 @@ FAULTS = [
         fails(NoKernel),
     ),
     Fault(
+        "empty_diagonals.cc",
+        "a diagonal of nothing crashes",
+        'y = Einsum<equation = "iji->j">(x)',
+        {"x": np.zeros((2, 0, 2), np.float32)},
+        {},
+        crashes,
+    ),
+    Fault(
         "empty_expansions.cc",
         "an Expand to nothing is removed",
         "a = Sigmoid(x) b = Expand(a, shape) y = Sigmoid(b)",

@@ -233,7 +233,7 @@ def test_a_function_that_takes_no_other_sizes_is_refused_with_its_line(capture):
         def forward(self, x):
             return OfThree.apply(x, x)
 
-    with pytest.raises(UnsupportedError, match="(?s)OfThree.forward, .* at too few.*OfThree.apply"):
+    with pytest.raises(UnsupportedError, match=r"(?s)OfThree.forward, .* at too few.*OfThree.apply"):
         capture(Model(), (torch.rand(3),), dynamic_axes={"x": {0: "n"}})
 
 

@@ -44,6 +44,23 @@ def test_trilinear_beside_infinities():
     check(product, torch.rand(2, 3), torch.rand(1, 3, 4), torch.rand(2, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_einsum_of_nothing(dtype):
+    """ONNX Runtime ends the process for the diagonal of a tensor without elements."""
+    functions = {
+        equation: lambda x, equation=equation: torch.einsum(equation, x)
+        for equation in ("iji->j", "iji->ij", "ijk->ik")
+    }
+    check(functions, torch.ones(2, 0, 2, dtype=dtype))
+    check(functions, torch.ones(0, 3, 0, dtype=dtype))
+    check(
+        {name: lambda x, f=f: f(x[:, 2:]) for name, f in functions.items()},
+        torch.ones(2, 5, 2, dtype=dtype),
+        dynamic=({1: "n"},),
+        also=[(torch.ones(2, 2, 2, dtype=dtype),)],
+    )
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_einsum(opset):
     functions = {

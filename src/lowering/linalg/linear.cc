@@ -185,6 +185,8 @@ std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<
 Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) {
   if (equation.find('.') != equation.npos || equation.find("->") == equation.npos)
     equation = spelled_out(g, equation, tensors);
+  if (std::ranges::any_of(tensors, [](Value tensor) { return element_count(tensor.dims()).is(0); }))
+    return filled(g, *g.result().dims, 0, g.result().element_type);
   for (Value& tensor : tensors) tensor = operand(g, tensor, g.result().element_type);
   return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }

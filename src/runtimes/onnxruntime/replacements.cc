@@ -32,6 +32,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"DequantizeLinear", only<dequantized_by_arithmetic>},
     {"Div", only<scaled_product_of_float64>},
     {"Dropout", random_numbers},
+    {"Einsum", only<einsum_of_adjacent_letters>},
     {"Einsum", only<exact_einsum_of_integers>},
     {"Expand", only<expansion_to_nothing>},
     {"GRU", recurrent_layer_without_state},

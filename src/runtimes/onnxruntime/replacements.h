@@ -44,6 +44,7 @@ Value square_not_to_fuse(GraphBuilder& g, const ir::Node& power);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
 Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
+Value einsum_of_adjacent_letters(GraphBuilder& g, const ir::Node& einsum);
 Value exact_einsum_of_integers(GraphBuilder& g, const ir::Node& einsum);
 Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value exact_remainder_of_integers(GraphBuilder& g, const ir::Node& remainder);

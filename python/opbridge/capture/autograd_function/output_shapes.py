@@ -50,9 +50,9 @@ def probe_outputs(
             _equate(leaders, example, tensors, sizes)
     if outputs is None:
         raise UnsupportedError(
-            f"{name}.forward, which is run at other sizes than the example's to learn the shapes of its results, runs at too "
-            "few of them; make the dynamic sizes of its inputs constant, or register the function as an operator with a "
-            "fake implementation (torch.library.register_fake)"
+            f"{name}.forward, which is run at other sizes than the example's to learn the shapes of its results, runs "
+            "at too few of them; make the dynamic sizes of its inputs constant, or register the function as an "
+            "operator with a fake implementation (torch.library.register_fake)"
         )
     return outputs
 
@@ -139,8 +139,8 @@ def _differing(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) 
 
 
 def _terms(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], leaders: dict[Any, Any]) -> list[Any]:
-    """The terms of the sizes: symbols, and expressions that are not sums, such as ``n // 2`` and ``n*m``. A term that is
-    a sum of others and of a number is left out, as ``(n - 3) // 2`` beside ``(n - 1) // 2``."""
+    """The terms of the sizes: symbols, and expressions that are not sums, such as ``n // 2`` and ``n*m``. A term that
+    is a sum of others and of a number is left out, as ``(n - 3) // 2`` beside ``(n - 1) // 2``."""
     every = [size.node.expr.xreplace(leaders) for size in _symbolic(tensors, sizes)]
     found = {term for expr in every for term in expr.as_coefficients_dict() if term.free_symbols}
     terms: list[Any] = []
