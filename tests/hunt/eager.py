@@ -134,13 +134,14 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(a, b) or ((a == b) | ((a != a) & (b != b))).all())
 
 
+_BOUNDARIES = {"searchsorted": 0, "bucketize": 1}  # the places of the boundaries among the arguments
 _WRITES_BY_INDEX = ("index_put", "index_put_", "_index_put_impl_")
 
 
 class DefinedOnly(TorchDispatchMode):
     """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, copies
-    between overlapping parts of the same memory, whose order PyTorch does not define, and indices out of range, which
-    PyTorch does not check if the result is empty."""
+    between overlapping parts of the same memory, whose order PyTorch does not define, boundaries with NaN, and indices
+    out of range, which PyTorch does not check if nothing is read or written."""
 
     supports_higher_order_operators = True
 
@@ -153,6 +154,10 @@ class DefinedOnly(TorchDispatchMode):
             raise Rejected("a mean that ATen updates number by number, infinite or NaN by the order of the numbers")
         if func.overloadpacket.__name__ in _WRITES_BY_INDEX and not args[0].numel() and _out_of_range(*args[:2]):
             raise Rejected("an index out of range, which PyTorch does not check because nothing is written")
+        if func.overloadpacket.__name__ in _BOUNDARIES:
+            boundaries = args[_BOUNDARIES[func.overloadpacket.__name__]]
+            if boundaries.is_floating_point() and bool(boundaries.isnan().any()):
+                raise Rejected("boundaries with NaN, in which a binary search goes by where it meets them")
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
             raise Rejected("an index out of range, which PyTorch does not check because the result is empty")
