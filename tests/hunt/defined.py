@@ -217,6 +217,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
         return "packed sequences whose batch sizes increase, for which PyTorch reads its own results"
+    data, params = arguments.get("data", arguments.get("input")), arguments.get("params")
+    if base in _RECURRENT and params and params[0].size[1:] != data.size[-1:]:
+        return "weights that do not fit the input, which PyTorch does not check"
     if base == "embedding_renorm" and arguments["max_norm"] < 0 and min(arguments["indices"].values, default=0) < 0:
         return "rows indexed twice, from both ends, which PyTorch scales twice"
     if base == "max_pool2d_with_indices_backward":
