@@ -140,8 +140,8 @@ _WRITES_BY_INDEX = ("index_put", "index_put_", "_index_put_impl_")
 
 class DefinedOnly(TorchDispatchMode):
     """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, copies
-    between overlapping parts of the same memory, whose order PyTorch does not define, boundaries with NaN, and indices
-    out of range, which PyTorch does not check if nothing is read or written."""
+    between overlapping parts of the same memory, whose order PyTorch does not define, boundaries and scores with NaN, and
+    indices out of range, which PyTorch does not check if nothing is read or written."""
 
     supports_higher_order_operators = True
 
@@ -158,6 +158,10 @@ class DefinedOnly(TorchDispatchMode):
             boundaries = args[_BOUNDARIES[func.overloadpacket.__name__]]
             if boundaries.is_floating_point() and bool(boundaries.isnan().any()):
                 raise Rejected("boundaries with NaN, in which a binary search goes by where it meets them")
+        if "scaled_dot_product" in func.overloadpacket.__name__:
+            query, key = args[:2]
+            if not bool(query.isfinite().all() & key.isfinite().all()):
+                raise Rejected("scores of NaN, for which ATen's attention gives 0 or NaN by the number of keys")
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
             raise Rejected("an index out of range, which PyTorch does not check because the result is empty")
