@@ -139,29 +139,16 @@ _WRITES_BY_INDEX = ("index_put", "index_put_", "_index_put_impl_")
 
 
 class DefinedOnly(TorchDispatchMode):
-    """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, copies
-    between overlapping parts of the same memory, whose order PyTorch does not define, boundaries and scores with NaN, and
-    indices out of range, which PyTorch does not check if nothing is read or written."""
+    """Rejects what PyTorch or C++ leaves open: calls by ``_undefined``, conversions of floating-point numbers beyond
+    the integers' range, and indices out of range, which PyTorch does not check if the result is empty."""
 
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):  # torch.cond and its like
             return func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.copy_.default and _overlap_in_part(args[0], args[1]):
-            raise Rejected("a tensor is copied to one that shares a part of its memory")
-        if func.overloadpacket.__name__ in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
-            raise Rejected("a mean that ATen updates number by number, infinite or NaN by the order of the numbers")
-        if func.overloadpacket.__name__ in _WRITES_BY_INDEX and not args[0].numel() and _out_of_range(*args[:2]):
-            raise Rejected("an index out of range, which PyTorch does not check because nothing is written")
-        if func.overloadpacket.__name__ in _BOUNDARIES:
-            boundaries = args[_BOUNDARIES[func.overloadpacket.__name__]]
-            if boundaries.is_floating_point() and bool(boundaries.isnan().any()):
-                raise Rejected("boundaries with NaN, in which a binary search goes by where it meets them")
-        if "scaled_dot_product" in func.overloadpacket.__name__:
-            query, key = args[:2]
-            if not bool(query.isfinite().all() & key.isfinite().all()):
-                raise Rejected("scores of NaN, for which ATen's attention gives 0 or NaN by the number of keys")
+        if reason := _undefined(func.overloadpacket.__name__, args):
+            raise Rejected(reason)
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
             raise Rejected("an index out of range, which PyTorch does not check because the result is empty")
@@ -170,6 +157,25 @@ class DefinedOnly(TorchDispatchMode):
             if source is not None and result.dtype != torch.bool:
                 _check_range(source, result.dtype)
         return result
+
+
+def _undefined(name: str, args: Sequence[Any]) -> str:
+    """Why PyTorch does not define the result of an operator; empty if it does."""
+    if name == "copy_" and _overlap_in_part(args[0], args[1]):
+        return "a tensor is copied to one that shares a part of its memory"
+    if name in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
+        return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
+    if name in _WRITES_BY_INDEX and not args[0].numel() and _out_of_range(*args[:2]):
+        return "an index out of range, which PyTorch does not check because nothing is written"
+    if (
+        name in _BOUNDARIES
+        and args[_BOUNDARIES[name]].is_floating_point()
+        and bool(args[_BOUNDARIES[name]].isnan().any())
+    ):
+        return "boundaries with NaN, in which a binary search goes by where it meets them"
+    if "scaled_dot_product" in name and not bool(args[0].isfinite().all() & args[1].isfinite().all()):
+        return "scores of NaN, for which ATen's attention gives 0 or NaN by the number of keys"
+    return ""
 
 
 def _overlap_in_part(one: torch.Tensor, other: torch.Tensor) -> bool:
