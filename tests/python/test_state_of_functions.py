@@ -408,6 +408,11 @@ def test_what_is_not_drawn_from_stays(capture: Any, tmp_path: pathlib.Path) -> N
 
 
 @CAPTURES
+def test_numbers_of_the_system_have_no_state(capture: Any, tmp_path: pathlib.Path) -> None:
+    opbridge.export(Rolling(random.SystemRandom()), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture)
+
+
+@CAPTURES
 def test_a_context_variable_without_value_stays_so(capture: Any, tmp_path: pathlib.Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         UNSET.set(3)

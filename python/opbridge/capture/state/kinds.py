@@ -57,6 +57,8 @@ def is_generator(value: Any) -> bool:
     """Whether the value is a generator of random numbers of the model's own, not that of ``random`` or of NumPy."""
     if not isinstance(value, (random.Random, numpy.random.Generator, numpy.random.RandomState)):
         return False
+    if isinstance(value, random.SystemRandom):  # has no state
+        return False
     shared = (getattr(random.random, "__self__", None), getattr(numpy.random.rand, "__self__", None))
     return not any(value is each for each in shared)
 
