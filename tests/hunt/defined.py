@@ -217,6 +217,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
         return "packed sequences whose batch sizes increase, for which PyTorch reads its own results"
+    if "histogram" in base and not arguments.get("range") and len(set(arguments["self"].values)) == 1:
+        return "one number, in the middle of its range: rounding decides on which side of an edge it is"
     data, params = arguments.get("data", arguments.get("input")), arguments.get("params")
     if base in _RECURRENT and params and params[0].size[1:] != data.size[-1:]:
         return "weights that do not fit the input, which PyTorch does not check"
