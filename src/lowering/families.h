@@ -30,6 +30,7 @@ void register_embedding_bag(SymbolicRegistry& registry);
 void register_factorization(SymbolicRegistry& registry);
 void register_fft(SymbolicRegistry& registry);
 void register_flipping(SymbolicRegistry& registry);
+void register_fractional_pooling(SymbolicRegistry& registry);
 void register_grouped(SymbolicRegistry& registry);
 void register_im2col(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);

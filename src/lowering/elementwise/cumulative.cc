@@ -128,7 +128,8 @@ void register_cumulative(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
   on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
-  on("aten::logcumsumexp(Tensor self, int dim) -> Tensor", Since{9}, logcumsumexp);
+  for (const char* name : {"logcumsumexp", "_logcumsumexp"})
+    on(fmt::format("aten::{}(Tensor self, int dim) -> Tensor", name), Since{9}, logcumsumexp);
   for (const bool greatest : {true, false}) {
     on(fmt::format("aten::cum{}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
                    greatest ? "max" : "min"),

@@ -243,7 +243,8 @@ void register_shape(SymbolicRegistry& registry) {
 
   for (const char* name : {"cat", "concat", "concatenate"})
     on(fmt::format("aten::{}(Tensor[] tensors, int dim=0) -> Tensor", name), Since{9}, concatenate);
-  on("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, stack);
+  for (const char* name : {"stack", "_stack"})
+    on(fmt::format("aten::{}(Tensor[] tensors, int dim=0) -> Tensor", name), Since{9}, stack);
 
   for (const char* line :
        {"aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",

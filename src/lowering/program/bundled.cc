@@ -29,6 +29,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_factorization(registry);
   lowering::register_fft(registry);
   lowering::register_flipping(registry);
+  lowering::register_fractional_pooling(registry);
   lowering::register_grouped(registry);
   lowering::register_im2col(registry);
   lowering::register_indexing(registry);
