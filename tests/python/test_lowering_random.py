@@ -110,6 +110,32 @@ def test_distributions_without_moments(capture: Any, tmp_path: pathlib.Path) -> 
     np.testing.assert_allclose([bytes_.double().mean(), bytes_.max()], [127.5, 255], rtol=0.02)
 
 
+class OwnGenerator(nn.Module):
+    def __init__(self, draw: Any) -> None:
+        super().__init__()
+        self.draw, self.generator = draw, torch.Generator().manual_seed(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.draw(x, self.generator)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x, generator: torch.randn(3, generator=generator),
+        lambda x, generator: torch.bernoulli(x * 0.5, generator=generator),
+        lambda x, generator: torch.empty(3).normal_(generator=generator),
+        lambda x, generator: torch.poisson(x, generator),
+    ],
+    ids=["randn", "bernoulli", "normal_", "poisson"],
+)
+def test_generators_of_the_model_are_refused(capture: Any, draw: Any, tmp_path: pathlib.Path) -> None:
+    """PyTorch repeats their numbers from the seed."""
+    with pytest.raises(opbridge.UnsupportedError, match="draws from a generator of the model's own"):
+        opbridge.export(OwnGenerator(draw), (torch.rand(3),), tmp_path / "model.onnx", capture=capture)
+
+
 def test_all_integers_of_64_bits_are_refused(tmp_path: pathlib.Path) -> None:
     class Draw(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -203,6 +203,15 @@ def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in named.items() if name != "shapes"} | {"attr_pos": flat}
 
 
+def own_generator_refusal(key: str, line: str) -> UnsupportedError:
+    """The refusal of an operator that draws from a ``torch.Generator`` which it is given."""
+    return UnsupportedError(
+        f"{key} draws from a generator of the model's own, whose numbers an exported model cannot repeat; leave "
+        "generator= out, or make the numbers an input of the model",
+        line,
+    )
+
+
 def refuse_sparse_input(name: str, tensor: torch.Tensor) -> None:
     if tensor.layout is not torch.strided:
         raise UnsupportedError(

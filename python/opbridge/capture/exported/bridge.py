@@ -28,6 +28,7 @@ from opbridge.capture.program import (
     describe,
     layout_of_strided,
     note_layout,
+    own_generator_refusal,
     refuse_sparse_input,
     returned,
     weight_of,
@@ -94,6 +95,10 @@ class _Bridge:
         elif spec.kind is InputKind.TOKEN:
             self._values[node] = None
         elif node.users:
+            drawing: Any = next(iter(node.users))
+            if isinstance(self._exported.constants.get(spec.target or ""), torch.Generator):
+                line = line_of_stack_trace(drawing.meta.get("stack_trace") or "")
+                raise own_generator_refusal(operator_of(drawing.target).key, line)
             raise UnsupportedError(f"the model uses '{spec.target}', a {spec.kind.name}, which is not a tensor")
 
     def _input(self, node: torch.fx.Node) -> Any:

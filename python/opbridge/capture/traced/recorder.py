@@ -23,6 +23,7 @@ from opbridge.capture.program import (
     describe,
     layout_of_strided,
     note_layout,
+    own_generator_refusal,
     refuse_sparse_input,
     returned,
     without_nested_lists,
@@ -120,6 +121,8 @@ class Recorder(WithBodies):
             self._check_writes(operator, args, kwargs)
         _check_autocast()
         self._varies = torch.Tag.nondeterministic_seeded in function.tags
+        if self._varies and any(isinstance(given, torch.Generator) for given in (*args, *kwargs.values())):
+            raise own_generator_refusal(operator.key, line_of_frame(sys._getframe(1)))
         arguments: Sequence[Any] = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
         if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
