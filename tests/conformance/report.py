@@ -6,6 +6,7 @@ import collections
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from conformance import unmapped
 from conformance.case import (
     CAPTURES,
     CRASH,
@@ -145,6 +146,10 @@ def coverage(what: str, records: Sequence[Record], beside: Rows, dynamic: Rows, 
         "one, compared at both:",
         "",
         *_table(operator_totals, dynamic),
+        "",
+        *unmapped.section(),
+        "",
+        "## By operator",
         "",
         "For each operator, every sample; for torch's own exporters, three samples:",
         "",

@@ -283,3 +283,14 @@ def test_covariance_of_integers_whose_sums_wrap_around():
 def test_a_norm_of_order_nan_is_refused():
     with pytest.raises(opbridge.UnsupportedError, match="the order of the norm is NaN"):
         check(lambda x: torch.norm(x, float("nan"), dim=0), torch.ones(3))
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.aten, "qr"), reason="this torch has removed them")
+def test_factors_by_their_former_names() -> None:
+    matrix = torch.randn(2, 3, 2)
+
+    def factors(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        square = x.mT @ x + torch.eye(2)
+        return torch.cholesky(square), torch.cholesky(square, upper=True), *torch.qr(x), *torch.qr(x, some=False)
+
+    check(factors, matrix)

@@ -189,6 +189,11 @@ void register_factors(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, bool upper) {
        return kernel<2>(g, "cholesky", matrices(g, self, "self"), attr("upper", upper))[0];
      });
+  // torch removed this and qr after 2.13.
+  on("aten::cholesky(Tensor self, bool upper=False) -> Tensor", Since{1},
+     [](GraphBuilder& g, Value self, bool upper) {
+       return kernel<2>(g, "cholesky", matrices(g, self, "self"), attr("upper", upper))[0];
+     });
 
   on("aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor "
      "pivots, Tensor info)",
@@ -245,6 +250,10 @@ void register_factors(SymbolicRegistry& registry) {
   on("aten::linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)", Since{1},
      [](GraphBuilder& g, Value a, std::string mode) {
        return kernel<2>(g, "qr", matrices(g, a, "A"), attr("mode", mode));
+     });
+  on("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", Since{1},
+     [](GraphBuilder& g, Value a, bool some) {
+       return kernel<2>(g, "qr", matrices(g, a, "self"), attr("mode", some ? "reduced" : "complete"));
      });
   on("aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)", Since{1},
      [](GraphBuilder& g, Value self) { return kernel<2>(g, "geqrf", matrices(g, self, "self")); });

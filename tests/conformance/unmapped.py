@@ -1,0 +1,142 @@
+"""The operators of PyTorch that have no mapping, and why: the last section of docs/coverage.md."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import opbridge
+from opbridge import _core
+from opbridge.symbolics.registry import registry
+
+NO_KERNEL = "PyTorch has no kernel for dense tensors on CPUs"
+
+# Patterns of names, without aten.
+REASONS = {
+    "of sparse layouts; where a model makes and consumes sparse tensors, the captures record dense operators": (
+        "*sparse*, *_csr*, *_coo*, *_csc, *_bs[rc], *col_indices*, *row_indices*, values*, indices*, _values_copy, "
+        "_indices_copy, *coalesce*, to_dense*, smm, _spdiags, sspaddmm, dense_dim, _validate_compressed*"
+    ),
+    "of nested tensors; where they are a fast path, the captures turn it off": "*nested*, *jagged*",
+    "of quantized tensors and packed weights; the captures record integers, scales and zero points": (
+        "quantize_per_*, dequantize*, quantized_*, _make_per_*, _empty_*affine*, fbgemm_*, *int4pack*, _dyn_quant_*, "
+        "choose_qparams*, _choose_qparams*, _saturate_weight*, _wrapped_*, _rowwise_prune"
+    ),
+    "read by Python, so that a capture sees a number or a type, or a constant of the run, and warns of it": (
+        "sym_*, is_*, size.int, stride.int, dim, numel, storage_offset, get_device, result_type*, promote_types, "
+        "can_cast, output_nr, _version, data, equal, allclose, _has_same_storage_numel, _is_zerotensor, "
+        "prims::minimum_value, prims::maximum_value, *internal_overlap, *_available, cudnn_is_acceptable, "
+        "_fused_sdp_choice, _nnpack_available, _use_*, *_cufft_*"
+    ),
+    "checks, prints and tokens, which a graph leaves out": (
+        "*assert*, _print, *sym_constrain_range*, _linalg_check_errors, prims::_sink_tokens, prims::_make_token, "
+        "_make_dep_token"
+    ),
+    "of PyTorch's own tests": "_test_*, _foobar",
+    "of autograd and of transforms, which the captures follow to the operators inside": (
+        "_make_dual*, _fw_primal*, _unpack_dual, _backward, retain*, get_gradients, *_batch_dim, "
+        "_new_zeros_with_same_feature_meta, _neg_view*, _pack_padded_sequence*, _pad_packed_sequence"
+    ),
+    "derivatives that C++ code of autograd calls; a capture sees the operators in them": "*_backward*, *_grad",
+    "old names and devices' forms of convolution; call conv2d and the like": (
+        "*slow_conv*, thnn_conv2d, _nnpack_spatial_convolution, mkldnn_*, convolution_overrideable"
+    ),
+    "fast paths of attention and of transformers, which the captures turn off": (
+        "_native_multi_head_attention, _transformer_encoder_layer_fwd, _transform_bias_rescale_qkv, _masked_softmax, "
+        "_scaled_dot_product_attention_math, _scaled_dot_product_fused_attention_overrideable"
+    ),
+    "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
+    "gradient scaling of automatic mixed precision": "_amp_*",
+    "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
+        "_philox*, _standard_gamma, _sample_dirichlet, _sobol_*, *.generator, *_generator, *_generator_dtype, "
+        "*.low_generator_dtype"
+    ),
+    "parts of other operators, or private forms of them": (
+        "_histogramdd_*, _cholesky_solve_helper, _cummax_helper, _cummin_helper, _compute_linear_combination, "
+        "_grid_sampler_2d_cpu_fallback, _aminmax*, _unique, unique_dim_consecutive, linalg__powsum, _pad_circular, "
+        "_pad_enum, _is_all_true, _is_any_true, _addmm_activation, _add_relu*, _dim_arange, _reshape_copy, "
+        "_lazy_clone, slice_inverse, _batch_norm_*, batch_norm_update_stats, _fused_rms_norm, flatten_dense_tensors, "
+        "unflatten_dense_tensors, _fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, "
+        "_foreach_powsum.Scalar, _foreach_addc*.Tensor, prims::xor_sum, _scaled_grouped_mm*, _scaled_mm_v2, "
+        "_scaled_addmm*, _convolution_double*, randint_like.Tensor"
+    ),
+    "of memory, devices and storages": (
+        "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"
+    ),
+    "of half-precision complex numbers, which ONNX lacks": "chalf",
+}
+
+# Mapped, but not for the arguments with which `_is_known` calls them.
+_NEED_FITTING_ARGUMENTS = frozenset({"view_as_real", "view_as_real_copy", "linalg_lstsq", "new_empty_strided"})
+
+
+def unmapped() -> Iterator[str]:
+    """The operators of aten, prims and quantized_decomposed with a kernel for CPUs, other than out= forms, that the
+    conversion does not know, without their namespace if that is aten."""
+    for schema in torch._C._jit_get_all_schemas():
+        name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        if name.split("::")[0] not in ("aten", "prims", "quantized_decomposed"):
+            continue
+        if any(argument.is_out for argument in schema.arguments) or not _runs_on_cpus(name):
+            continue
+        short = name.removeprefix("aten::")
+        if short not in _NEED_FITTING_ARGUMENTS and not _is_mapped(name, schema):
+            yield short
+
+
+def reason_for(name: str) -> str | None:
+    """Why the operator has no mapping; None if that is not listed."""
+    for reason, patterns in REASONS.items():
+        if any(fnmatch.fnmatchcase(name, pattern.strip()) for pattern in patterns.split(",")):
+            return reason
+    return None
+
+
+def section() -> list[str]:
+    """The lines of the section."""
+    rows = [f"| {reason} | {patterns.replace('*', chr(92) + '*')} |" for reason, patterns in REASONS.items()]
+    return [
+        "## Without a mapping",
+        "",
+        f"Operators for which {NO_KERNEL} are left out, and `out=` forms. A program that calls one of these is refused "
+        "by name.",
+        "",
+        "| why | operators |",
+        "|---|---|",
+        *rows,
+    ]
+
+
+def _runs_on_cpus(name: str) -> bool:
+    keys = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    return torch._C._dispatch_has_kernel(name) and any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
+    )
+
+
+def _is_mapped(name: str, schema: Any) -> bool:
+    kinds = ((torch.float32, torch.float32), (torch.float32, torch.complex64), (torch.complex64, torch.float32))
+    return any(_is_known(name, schema, given, made) for given, made in kinds)
+
+
+def _is_known(name: str, schema: Any, given: torch.dtype, made: torch.dtype) -> bool:
+    """Whether a call of the operator with some arguments is taken for anything but one without a mapping."""
+    builder = _core.ProgramBuilder()
+    tensor = builder.input("x", given, [2])
+    by_kind = {"Tensor": tensor, "List[Tensor]": [tensor], "number": 1.0, "List[number]": [1.0]}
+    arguments = [(each.name, by_kind[str(each.type)]) for each in schema.arguments if str(each.type) in by_kind]
+    results = [(f"r{i}", made, [2]) for i in range(max(1, len(schema.returns)))]
+    names, values = zip(*arguments, strict=True) if arguments else ((), ())
+    builder.output(builder.call(name, names, values, {}, results, "", "")[0], "")
+    try:
+        _, report, _ = _core.diagnose_graph(
+            builder.finish(), registry(), name="", target="onnxruntime", opset=21, json=True, mappings="", projects=""
+        )
+    except opbridge.Error:
+        return given == made
+    # A call with complex numbers that is unknown is reported as refused.
+    return all(each["mapping"] and (given == made or not each["refused"]) for each in json.loads(report)["operators"])
