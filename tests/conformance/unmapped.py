@@ -67,6 +67,9 @@ REASONS = {
     "of memory, devices and storages": (
         "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"
     ),
+    "of the compiler behind torch.compile": (
+        "prims::inductor_*, prims::fma, prims::prepare_softmax_online, prims::_low_memory_max_pool_*"
+    ),
     "of half-precision complex numbers, which ONNX lacks": "chalf",
 }
 
