@@ -161,8 +161,9 @@ class DefinedOnly(TorchDispatchMode):
 
 def _undefined(name: str, args: Sequence[Any]) -> str:
     """Why PyTorch does not define the result of an operator; empty if it does."""
-    if name == "copy_" and _overlap_in_part(args[0], args[1]):
-        return "a tensor is copied to one that shares a part of its memory"
+    others = [each for each in args[1:] if isinstance(each, torch.Tensor)] if name.endswith("_") else []
+    if any(_overlap_in_part(args[0], other) for other in others):
+        return "a tensor is written while another one that shares a part of its memory is read"
     if name in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
         return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
     if name in _WRITES_BY_INDEX and not args[0].numel() and _out_of_range(*args[:2]):

@@ -154,6 +154,29 @@ def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any)
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    "rows",
+    [lambda x: x[2:], lambda x: x[2:].unbind(), lambda x: x.tensor_split(3)[-1]],
+    ids=["loop", "unbind", "tensor_split"],
+)
+def test_the_lack_of_pieces_in_the_example_is_told(tmp_path: pathlib.Path, capture: Any, rows: Any) -> None:
+    def total(x: torch.Tensor) -> torch.Tensor:
+        result = x.sum()
+        for row in rows(x):
+            result = result + row[0].sum()
+        return result
+
+    with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 0"):
+        opbridge.export(
+            total,
+            (torch.rand(2, 3),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: Dim.DYNAMIC},),
+            capture=capture,
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
     with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 2"):
         opbridge.export(

@@ -80,11 +80,15 @@ def keep_sizes_beside_complex() -> contextlib.AbstractContextManager[None]:
 
 def patch_shapes_of_unbind() -> contextlib.AbstractContextManager[None]:
     """Corrects torch's own shapes of ``unbind`` along a size like ``Min(3, n)``: torch splits the tensor into as many
-    pieces as in the example, but keeps their axis since it cannot prove that its size is 1."""
+    pieces as in the example, but keeps their axis since it cannot prove that its size is 1. If there are none, torch
+    only asks whether the size is 0, and nothing would tell that the number of pieces is the example's."""
     operator = torch.ops.aten.unbind.int
     original = decomposition_table[operator]
 
     def shapes(tensor: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, ...]:
+        size: Any = tensor.shape[dim] if tensor.dim() else 1
+        if isinstance(size, torch.SymInt) and size.node.hint == 0:
+            size.node.guard_int("", 0)
         pieces = original(tensor, dim)
         if not pieces or pieces[0].dim() < tensor.dim():
             return tuple(pieces)
