@@ -58,6 +58,8 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::fake_quantize_per_tensor_affine_cachemask.out",
      "aten::fake_quantize_per_tensor_affine_cachemask",
      {"out0", "out1"}},
+    {"aten::fractional_max_pool2d.output", "aten::fractional_max_pool2d", {"output", "indices"}},
+    {"aten::fractional_max_pool3d.output", "aten::fractional_max_pool3d", {"output", "indices"}},
     {"aten::frexp.Tensor_out", "aten::frexp.Tensor", {"mantissa", "exponent"}},
     {"aten::frobenius_norm.out", "aten::frobenius_norm.dim"},
     {"aten::geqrf.a", "aten::geqrf", {"a", "tau"}},

@@ -63,12 +63,16 @@ def test_cells(cell: str, bias: bool, opset: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("cell", CELLS)
 def test_cells_without_features_or_state(cell: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    limits: dict[str, float] = (
+        {"rtol": 1e-3, "atol": 1e-3} if dtype == torch.float16 else {}
+    )  # PyTorch rounds each step
     for features, size in [(0, 0), (0, 3), (2, 0)]:
         module = CELLS[cell](features, size).to(dtype).eval()
         for batch in (0, 2):
-            check(module, torch.randn(batch, features, dtype=dtype))
+            check(module, torch.randn(batch, features, dtype=dtype), **limits)
         other = torch.randn(4, features, dtype=dtype)
-        check(module, torch.randn(2, features, dtype=dtype), dynamic=[{0: Dim.DYNAMIC}], also=[(other,)])
+        check(module, torch.randn(2, features, dtype=dtype), dynamic=[{0: Dim.DYNAMIC}], also=[(other,)], **limits)
 
 
 @pytest.mark.parametrize("layer", ["gru", "rnn_tanh", "lstm"])
