@@ -11,7 +11,15 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from opbridge.capture.state.holders import DATA, MISSING, ChangingHolder, ClassHolder, EnvironmentHolder, Holder
+from opbridge.capture.state.holders import (
+    DATA,
+    MISSING,
+    ChangingHolder,
+    ClassHolder,
+    EnvironmentHolder,
+    Holder,
+    StateHolder,
+)
 from opbridge.capture.state.kinds import keeps_state
 from opbridge.capture.state.ownership import classes_of, is_near, is_own
 
@@ -100,39 +108,22 @@ class GlobalsHolder(ChangingHolder):
         here = str(self.owner.get("__name__", ""))
         return {name: value for name, value in found if value is not MISSING and _keeps_state(value, here)}
 
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                self._assign(name, self.before[name])
-            else:
-                del self.owner[name]
 
-    def _assign(self, key: Any, value: Any) -> None:
-        self.owner[key] = value
-
-
-class CacheHolder(Holder):
+class CacheHolder(StateHolder):
     """The results that a function with ``functools.lru_cache`` keeps. They are dropped if a run adds any: a result of a
     captured run has no values, and the function returns the same without them."""
 
-    __slots__ = ("_misses",)
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__(owner)
-        self._misses = owner.cache_info().misses
-
-    def content(self) -> dict[Any, Any]:
-        return {}
-
-    def differing(self) -> list[Any]:
-        return [] if self.owner.cache_info().misses == self._misses else [""]
+    __slots__ = ()
 
     def changes(self) -> list[str]:
         return []
 
     def put_back(self) -> None:
         self.owner.cache_clear()
-        self._misses = 0
+        self._state = 0
+
+    def _read(self) -> int:
+        return int(self.owner.cache_info().misses)
 
 
 class _CellsHolder(ChangingHolder):
@@ -148,15 +139,11 @@ class _CellsHolder(ChangingHolder):
         here = str(self.owner.__globals__.get("__name__", ""))
         return {name: value for name, value in found.items() if value is not MISSING and _keeps_state(value, here)}
 
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                self._assign(name, self.before[name])
-            else:
-                del self._cells()[name].cell_contents
-
     def _assign(self, key: Any, value: Any) -> None:
         self._cells()[key].cell_contents = value
+
+    def _remove(self, key: Any) -> None:
+        del self._cells()[key].cell_contents
 
     def _cells(self) -> dict[str, Any]:
         return dict(zip(self.owner.__code__.co_freevars, self.owner.__closure__, strict=True))

@@ -97,6 +97,8 @@ class EmptyHolder(Holder):
 
 
 class ChangingHolder(Holder):
+    """A container that values are assigned to and removed from."""
+
     __slots__ = ()
 
     def differing(self) -> list[Any]:
@@ -111,7 +113,40 @@ class ChangingHolder(Holder):
         self.before[key] = value
         return True
 
+    def put_back(self) -> None:
+        for key in self.differing():
+            if key in self.before:
+                self._assign(key, self.before[key])
+            else:
+                self._remove(key)
+
     def _assign(self, key: Any, value: Any) -> None:
+        self.owner[key] = value
+
+    def _remove(self, key: Any) -> None:
+        del self.owner[key]
+
+
+class StateHolder(Holder):
+    """An object whose state is one value."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(owner)
+        self._state = self._read()
+
+    def content(self) -> dict[Any, Any]:
+        return {}
+
+    def differing(self) -> list[Any]:
+        return [] if self._read() == self._state else [""]
+
+    def changes(self) -> list[str]:
+        return [self.path] if self.differing() else []
+
+    def _read(self) -> Any:
+        """The state as it is now."""
         raise NotImplementedError
 
 
@@ -175,15 +210,11 @@ class SlotsHolder(ChangingHolder):
     def content(self) -> dict[Any, Any]:
         return {name: getattr(self.owner, name) for name in self._names if hasattr(self.owner, name)}
 
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                self._assign(name, self.before[name])
-            else:
-                object.__delattr__(self.owner, name)
-
     def _assign(self, key: Any, value: Any) -> None:
         object.__setattr__(self.owner, key, value)
+
+    def _remove(self, key: Any) -> None:
+        object.__delattr__(self.owner, key)
 
 
 class ClassHolder(ChangingHolder):
@@ -201,15 +232,11 @@ class ClassHolder(ChangingHolder):
             if (isinstance(value, DATA) or keeps_state(value)) and not name.startswith("__")
         }
 
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                self._assign(name, self.before[name])
-            else:
-                delattr(self.owner, name)
-
     def _assign(self, key: Any, value: Any) -> None:
         setattr(self.owner, key, value)
+
+    def _remove(self, key: Any) -> None:
+        delattr(self.owner, key)
 
 
 class ListHolder(ChangingHolder):
@@ -220,9 +247,6 @@ class ListHolder(ChangingHolder):
     def put_back(self) -> None:
         self.owner.clear()
         self.owner.extend(self.before.values())
-
-    def _assign(self, key: Any, value: Any) -> None:
-        self.owner[key] = value
 
 
 class SetHolder(ChangingHolder):
@@ -251,34 +275,11 @@ class EnvironmentHolder(ChangingHolder):
     def content(self) -> dict[Any, Any]:
         return dict(self.owner)
 
-    def put(self, key: Any, value: Any) -> bool:
-        return False
 
-    def put_back(self) -> None:
-        for name in self.differing():
-            if name in self.before:
-                self.owner[name] = self.before[name]
-            else:
-                del self.owner[name]
-
-
-class GeneratorHolder(Holder):
+class GeneratorHolder(StateHolder):
     """The state of a generator of random numbers, of Python or of NumPy."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__(owner)
-        self._state = self._pickled()
-
-    def content(self) -> dict[Any, Any]:
-        return {}
-
-    def differing(self) -> list[Any]:
-        return [] if self._pickled() == self._state else [""]
-
-    def changes(self) -> list[str]:
-        return [self.path] if self.differing() else []
+    __slots__ = ()
 
     def put_back(self) -> None:
         state = pickle.loads(self._state)
@@ -287,7 +288,7 @@ class GeneratorHolder(Holder):
         else:
             self.owner.__setstate__(state)
 
-    def _pickled(self) -> bytes:
+    def _read(self) -> bytes:
         is_new = isinstance(self.owner, numpy.random.Generator)
         return pickle.dumps(self.owner.bit_generator.state if is_new else self.owner.__getstate__())
 

@@ -6,29 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from opbridge.capture.state.holders import Holder
+from opbridge.capture.state.holders import Holder, StateHolder
 from opbridge.capture.state.kinds import Replayed, iterator_of
 
 
-class IteratorHolder(Holder):
-    __slots__ = ("_position",)
+class IteratorHolder(StateHolder):
+    __slots__ = ()
     owner: Replayed
 
-    def __init__(self, owner: Replayed) -> None:
-        super().__init__(owner)
-        self._position = owner.position
-
-    def content(self) -> dict[Any, Any]:
-        return {}
-
-    def differing(self) -> list[Any]:
-        return [] if self.owner.position == self._position else [""]
-
-    def changes(self) -> list[str]:
-        return [self.path] if self.differing() else []
-
     def put_back(self) -> None:
-        self.owner.position = self._position
+        self.owner.position = self._state
+
+    def _read(self) -> int:
+        return self.owner.position
 
 
 class Places:
