@@ -27,40 +27,30 @@ Value fractional_indices(GraphBuilder& g, Value samples, const Dim& size, int64_
   return g.reshape(indices, {dims[0], dims[1], Dim(count) * Dim(kernel)});
 }
 
-// The maximum of each window along spatial axes of (N, C, spatial…), and its index in the flattened channel:
-// the first of equal maxima.
+// The maximum of each window of (N, C, spatial…), and its index in the flattened channel.
 std::array<Value, 2> fractional_max_pool(GraphBuilder& g, Value x, const std::vector<int64_t>& kernel,
                                          const std::vector<int64_t>& counts, Value samples) {
-  const auto axes = static_cast<int64_t>(kernel.size());
-  std::vector<Dim> image{1, 1};
-  for (int64_t i = 0; i < axes; ++i) image.push_back(x.dim(i + 2));
-  const Dim elements = element_count(last_dims(x.dims(), axes));
-  Value indices = g.expand(g.reshape(arithmetic(g, 0, 1, elements), image), x.dims());
-  for (int64_t i = axes; i-- > 0;) {
-    const int64_t axis = i + 2;
+  const size_t axes = kernel.size();
+  return maxima_of_windows(g, x, axes, [&](Value image, size_t i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
     // In 2-d the first sample belongs to the columns, in 3-d to the depth.
-    const int64_t sample = axes == 2 ? 1 - i : i;
+    const auto sample = static_cast<int64_t>(axes == 2 ? 1 - i : i);
     Value at =
-        fractional_indices(g, g.slice(samples, 2, sample, sample + 1), x.dim(axis), kernel[i], counts[i]);
+        fractional_indices(g, g.slice(samples, 2, sample, sample + 1), image.dim(axis), kernel[i], counts[i]);
     std::vector<int64_t> others;
-    for (int64_t other = 2; other < axes + 2; ++other) {
+    for (int64_t other = 2; other < image.rank(); ++other) {
       if (other != axis) others.push_back(other);
     }
-    std::vector<Dim> taken = x.dims();
+    std::vector<Dim> taken = image.dims();
     taken[axis] = at.dim(2);
     at = g.expand(g.unsqueeze(at, others), taken);
     std::vector<Dim> split = taken;
     split[axis] = counts[i];
     split.insert(split.begin() + axis + 1, Dim(kernel[i]));
-    const auto windows = [&](Value value) {
+    return [&g, at, axis, split](Value value) {
       return g.reshape(g.op("GatherElements", value, at, attr("axis", axis)), split);
     };
-    auto [greatest, first] = g.ops<2>("TopK", windows(x), g.ints({1}), attr("axis", axis + 1));
-    indices = g.op("GatherElements", windows(indices), first, attr("axis", axis + 1));
-    indices = g.squeeze(indices, {axis + 1});
-    x = g.squeeze(greatest, {axis + 1});
-  }
-  return {x, indices};
+  });
 }
 
 }  // namespace

@@ -100,9 +100,8 @@ Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const st
 }
 
 // PyTorch returns the first of equal maxima: the first in each row, then the first of these rows.
-std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
-                                                    const std::vector<Dim>& counts) {
-  const size_t axes = counts.size();
+std::array<Value, 2> maxima_of_windows(GraphBuilder& g, Value x, size_t axes,
+                                       const WindowsAlong& windows_along) {
   std::vector<Dim> dims{1, 1};
   for (size_t i = 0; i < axes; ++i) dims.push_back(x.dim(static_cast<int64_t>(i) + 2));
   const Dim elements = element_count(last_dims(x.dims(), static_cast<int64_t>(axes)));
@@ -110,13 +109,20 @@ std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, co
   Value indices = g.expand(g.reshape(arithmetic(g, 0, 1, elements), dims), x.dims());
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 3;
-    Value parts = windows(g, x, i, window, counts[i]);
-    auto [greatest, at] = g.ops<2>("TopK", parts, g.ints({1}), attr("axis", axis));
-    indices = g.op("GatherElements", windows(g, indices, i, window, counts[i]), at, attr("axis", axis));
+    const auto windows = windows_along(x, i);
+    auto [greatest, at] = g.ops<2>("TopK", windows(x), g.ints({1}), attr("axis", axis));
+    indices = g.op("GatherElements", windows(indices), at, attr("axis", axis));
     indices = g.squeeze(indices, {axis});
     x = g.squeeze(greatest, {axis});
   }
   return {x, indices};
+}
+
+std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
+                                                    const std::vector<Dim>& counts) {
+  return maxima_of_windows(g, x, counts.size(), [&](Value, size_t i) {
+    return [&, i](Value value) { return windows(g, value, i, window, counts[i]); };
+  });
 }
 
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "lowering/nn/window.h"
@@ -20,7 +21,12 @@ Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t d
 // Pooling of gathered windows. `counts` are the window counts along each axis. The mean of integers is
 // rounded towards zero, as in PyTorch.
 Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts);
-// Returns the maxima and their indices in the flattened channel.
+// Makes what splits spatial axis i of values of the shape of `x` into two: the windows, and the elements of
+// each.
+using WindowsAlong = std::function<std::function<Value(Value)>(Value x, size_t i)>;
+// Returns the maxima of the windows of (N, C, spatial…) and their indices in the flattened channel.
+std::array<Value, 2> maxima_of_windows(GraphBuilder& g, Value x, size_t axes,
+                                       const WindowsAlong& windows_along);
 std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
                                                     const std::vector<Dim>& counts);
 // The divisor of each window, row by row: its number of elements in the padded input, or in the input alone.
