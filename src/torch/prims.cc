@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -281,10 +282,12 @@ class Replacing {
 }  // namespace
 
 void replace_prims(ir::Graph& graph) {
-  Replacing replacing(graph);
+  std::optional<Replacing> replacing;  // it reads all names of the graph
   for (ir::Graph* each : ir::all_graphs(graph)) {
     const auto is_prim = [](const ir::Node* node) { return node->op.starts_with("prims::"); };
-    if (std::ranges::any_of(each->nodes, is_prim)) replacing.run(*each);
+    if (std::ranges::none_of(each->nodes, is_prim)) continue;
+    if (!replacing) replacing.emplace(graph);
+    replacing->run(*each);
   }
 }
 

@@ -123,32 +123,22 @@ Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType typ
 // One more than the largest integer that `random_` draws: from 0 on, all integers that the type holds
 // exactly.
 Dim end_of_integers(GraphBuilder& g) {
-  const auto end = [](int bits) { return int64_t{1} << bits; };
-  switch (g.result().element_type) {
-    case ElementType::boolean:
-      return end(1);
-    case ElementType::int8:
-      return end(7);
-    case ElementType::uint8:
-      return end(8);
+  const ElementType type = g.result().element_type;
+  switch (type) {
     case ElementType::bfloat16:
-      return end(8) + 1;
+      return (1 << 8) + 1;
     case ElementType::float16:
-      return end(11) + 1;
-    case ElementType::int16:
-      return end(15);
-    case ElementType::uint16:
-      return end(16);
+      return (1 << 11) + 1;
     case ElementType::float32:
-      return end(24) + 1;
-    case ElementType::int32:
-      return end(31);
-    case ElementType::uint32:
-      return end(32);
+      return (1 << 24) + 1;
     case ElementType::float64:
-      return end(53) + 1;
+      return (int64_t{1} << 53) + 1;
+    case ElementType::boolean:
+      return 2;
     default:
-      g.refuse("draws integers of 64 bits; give an end, as random_(0, end)");
+      if (!is_integral(type) || bits_of(type) > 32)
+        g.refuse("draws integers of 64 bits; give an end, as random_(0, end)");
+      return highest_value(type).to_int() + 1;
   }
 }
 

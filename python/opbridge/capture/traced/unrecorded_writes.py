@@ -17,8 +17,11 @@ _FACTORIES = _EMPTY | {
 }
 # Draw numbers for a tensor of the same shape.
 _DRAWN = frozenset(
-    {"aten::" + name for name in ("uniform", "normal_functional", "exponential", "geometric", "cauchy", "log_normal")}
-    | {"aten::" + name for name in ("bernoulli.p", "random", "random.from", "random.to")}
+    f"aten::{name}"
+    for name in (
+        *("uniform", "normal_functional", "exponential", "geometric", "cauchy", "log_normal"),
+        *("bernoulli.p", "random", "random.from", "random.to"),
+    )
 )
 
 
