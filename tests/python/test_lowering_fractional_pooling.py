@@ -34,6 +34,8 @@ def test_given_samples(capture: Any, dtype: torch.dtype, tmp_path: pathlib.Path)
     for _ in range(20):
         args = (torch.randn(2, 3, 9, 11).round().to(dtype), torch.rand(2, 3, 3).to(dtype))
         opbridge.verify(tmp_path / "model.onnx", Pools(), args)
+    below_zero = torch.full((2, 3, 3), -0.2, dtype=dtype)  # PyTorch does not check the samples
+    opbridge.verify(tmp_path / "model.onnx", Pools(), (args[0], below_zero))
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

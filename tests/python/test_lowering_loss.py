@@ -254,3 +254,11 @@ def test_sums_of_integers_that_wrap() -> None:
         "hinge": lambda x: F.hinge_embedding_loss(x, x * 0 + 1, reduction="sum"),
     }
     check(functions, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+def test_differences_of_integers_that_wrap_before_they_are_summed(dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.max, limits.max, limits.min, 3], dtype=dtype)
+    other = torch.tensor([limits.min, 1, limits.max, 7], dtype=dtype)
+    check(lambda x: (F.l1_loss(x, other, reduction="sum"), F.l1_loss(x, other, reduction="none")), x)

@@ -12,7 +12,7 @@ namespace {
 // are (N, C, 1). As in ATen, the last window ends where the axis does.
 Value fractional_indices(GraphBuilder& g, Value samples, const Dim& size, int64_t kernel, int64_t count) {
   const ElementType type = samples.element_type();
-  const auto whole = [&](Value number) { return g.cast(g.op("Floor", number), ElementType::int64); };
+  const auto whole = [&](Value number) { return g.cast(number, ElementType::int64); };  // towards 0
   Value last = g.size(size - Dim(kernel));
   Value starts = last;
   if (count > 1) {

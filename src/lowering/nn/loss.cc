@@ -22,11 +22,15 @@ Value above_zero(GraphBuilder& g, Value x) {
 }
 Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
 
-// An elementwise loss of two tensors: `compute` in the opmath type, then the reduction.
+// An elementwise loss of two tensors: `compute` in the opmath type, then the reduction. Integers wrap around
+// in their own type; their sum may have a wider one.
 template <class F>
 Value elementwise_loss(GraphBuilder& g, Value self, Value target, int64_t reduction, F compute) {
   const ElementType type = g.result().element_type;
-  return reduced(g, compute(operand(g, self, type), operand(g, target, type)), reduction);
+  const Value both[] = {self, target};
+  const ElementType own = is_integral(type) ? result_type(g, both) : type;
+  const Value losses = compute(operand(g, self, own), operand(g, target, own));
+  return reduced(g, own == type ? losses : operand(g, losses, type), reduction);
 }
 
 Value mse_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
