@@ -50,6 +50,7 @@ _CHINESE = {
     "no node": "没有节点",
     "the value itself": "就是输入值本身",
     "a constant": "是常量",
+    "not an operator of the PyTorch with which this table was made": "生成此表所用的 PyTorch 没有该算子",
     # The reasons of UNREACHED in operator_examples.py.
     "torch cannot determine the sizes of its results, so no capture contains it; F.ctc_loss has nodes": (
         "torch 无法给出其结果的尺寸，因此没有捕获会得到它；F.ctc_loss 会变成节点"

@@ -114,6 +114,7 @@ def _layers() -> Examples:
         "aten::cov": (torch.cov, (ROWS,)),
         "aten::narrow.Tensor": (lambda x, start: torch.narrow(x, 0, start, 1), (ROWS, torch.tensor(1))),
         "aten::_reshape_from_tensor": (aten._reshape_from_tensor, (ROWS, torch.tensor([4, 3]))),
+        "aten::random.from": (lambda x: torch.empty_like(x).random_(1, 5), (ROWS,)),
         "aten::_shape_as_tensor": (aten._shape_as_tensor, (ROWS,)),
         "aten::_reshape_alias": (lambda x: aten._reshape_alias(x, [4, 3], [3, 1]), (ROWS,)),
         "aten::nll_loss2d_forward": (

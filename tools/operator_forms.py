@@ -42,6 +42,7 @@ OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
 CALLS = 2  # the first and the last of the random calls
 DRAWN = 24
 SEEDS = 5  # of random calls
+OF_ANOTHER_TORCH = "not an operator of the PyTorch with which this table was made"
 # Mappings of arithmetic on sizes. It becomes expressions, whose nodes depend on the operator that reads the size.
 OF_SIZES = ("_operator::", "builtins::", "math::", "torch::")
 CHUNK = 8
@@ -212,12 +213,17 @@ def table(forms: Forms) -> dict[str, dict[str, Any]]:
 def _reason(key: str, forms: list[list[str]]) -> str:
     """Why no form has nodes, or why there is no form; empty if there are nodes."""
     if not forms:
-        return operator_examples.UNREACHED.get(key, "")
+        return operator_examples.UNREACHED.get(key, "" if _is_of_this_torch(key) else OF_ANOTHER_TORCH)
     if any(forms):
         return ""
     schema: Any = schema_of_name(key)
     takes_tensors = schema is None or any("Tensor" in str(argument.type) for argument in schema.arguments)
     return "the value itself" if takes_tensors else "a constant"
+
+
+def _is_of_this_torch(key: str) -> bool:
+    """Whether the operator is registered, or an overload of it if the mapping serves them all."""
+    return schema_of_name(key) is not None or ("." not in key and bool(torch._C._jit_get_schemas_for_operator(key)))
 
 
 def check_reasons(rows: dict[str, dict[str, Any]]) -> None:

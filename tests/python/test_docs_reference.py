@@ -166,8 +166,15 @@ def test_an_empty_row_without_a_reason_is_an_error(mappings: Path) -> None:
         operator_forms.check_reasons({key: row | {"becomes": [[9, ["Mod"]]]} for key in unreached})
 
 
+def test_an_operator_that_this_torch_lacks_has_a_reason() -> None:
+    assert operator_forms._reason("aten::gelu_of_old", []) == operator_forms.OF_ANOTHER_TORCH
+    assert operator_forms._reason("aten::gelu", []) == ""
+    assert operator_forms._reason("aten::add", []) == ""  # of overloads alone
+
+
 def test_the_reasons_are_in_chinese_too() -> None:
-    reasons = {*operator_forms.operator_examples.UNREACHED.values(), "the value itself", "a constant"}
+    named = {"the value itself", "a constant", operator_forms.OF_ANOTHER_TORCH}
+    reasons = named | {*operator_forms.operator_examples.UNREACHED.values()}
     assert reasons <= {*docs_reference._CHINESE}
 
 
