@@ -55,6 +55,9 @@ _CHINESE = {
     "torch cannot determine the sizes of its results, so no capture contains it; F.ctc_loss has nodes": (
         "torch 无法给出其结果的尺寸，因此没有捕获会得到它；F.ctc_loss 会变成节点"
     ),
+    "PyTorch calls it only on some phones, and it has no sizes without a run; conv2d has nodes": (
+        "PyTorch 只在某些手机上调用它，而且不运行就没有尺寸；conv2d 会变成节点"
+    ),
 }
 
 

@@ -29,7 +29,12 @@ FLOAT8 = torch.float8_e4m3fn
 Examples = dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
 
 _CTC = "torch cannot determine the sizes of its results, so no capture contains it; F.ctc_loss has nodes"
-UNREACHED = {"aten::_ctc_loss": _CTC, "aten::_ctc_loss.Tensor": _CTC}
+_NNPACK = "PyTorch calls it only on some phones, and it has no sizes without a run; conv2d has nodes"
+UNREACHED = {
+    "aten::_ctc_loss": _CTC,
+    "aten::_ctc_loss.Tensor": _CTC,
+    "aten::_nnpack_spatial_convolution": _NNPACK,
+}
 
 
 class _Packed(torch.nn.Module):
@@ -67,7 +72,7 @@ class _Observed(torch.nn.Module):
 
 def examples() -> Examples:
     """Functions and their arguments."""
-    return _layers() | _quantization() | _gradients() | _of_other_packages()
+    return _layers() | _private() | _quantization() | _gradients() | _of_other_packages()
 
 
 def _layers() -> Examples:
@@ -144,6 +149,70 @@ def _layers() -> Examples:
     for kind in ("tanh", "relu"):
         packed = _Packed(torch.nn.RNN(4, 2, batch_first=True, nonlinearity=kind))
         found[f"aten::rnn_{kind}.data"] = (packed, (sequences,))
+    return found
+
+
+def _private() -> Examples:
+    """Private forms of operators."""
+    aten = torch.ops.aten
+    mean = torch.rand(4)
+    points, edges = torch.rand(9, 2), torch.linspace(0, 1, 4)
+    volume, kernel = torch.rand(1, 2, 5, 5, 5), torch.rand(2, 2, 3, 3, 3)
+    grid = torch.rand(1, 3, 3, 2)
+    found: Examples = {
+        "aten::_aminmax": (aten._aminmax, (ROWS,)),
+        "aten::_aminmax.dim": (lambda x: aten._aminmax.dim(x, 1), (ROWS,)),
+        "aten::_is_all_true": (lambda x: aten._is_all_true(x > 0), (ROWS,)),
+        "aten::_is_any_true": (lambda x: aten._is_any_true(x > 0), (ROWS,)),
+        "aten::linalg__powsum": (aten.linalg__powsum, (ROWS,)),
+        "aten::_unique": (lambda x: aten._unique(x, True, True), (ROWS,)),
+        "aten::_pad_circular": (lambda x: aten._pad_circular(x, [1, 1, 1, 1]), (X,)),
+        "aten::_pad_enum": (lambda x: aten._pad_enum(x, [1, 1, 1, 1], 0), (X,)),
+        "aten::_dim_arange": (lambda x: aten._dim_arange(x, 1), (ROWS,)),
+        "aten::_reshape_copy": (lambda x: aten._reshape_copy(x, [4, 3]), (ROWS,)),
+        "aten::_batch_norm_no_update": (
+            lambda x, mean, var: aten._batch_norm_no_update(x, None, None, mean, var, 0.1, 1e-5),
+            (X, mean, mean + 1),
+        ),
+        "aten::_fused_rms_norm": (lambda x: aten._fused_rms_norm(x, [4], None, 1e-5), (ROWS,)),
+        "aten::_masked_softmax": (lambda x: aten._masked_softmax(x, x > 0.5, 1), (ROWS,)),
+        "aten::_transform_bias_rescale_qkv": (
+            lambda x, bias: aten._transform_bias_rescale_qkv(x, bias, 2),
+            (torch.rand(2, 3, 24), torch.rand(24)),
+        ),
+        "aten::_histogramdd_bin_edges": (lambda x: aten._histogramdd_bin_edges(x, [3, 2]), (points,)),
+        "aten::_histogramdd_from_bin_cts": (lambda x: aten._histogramdd_from_bin_cts(x, [3, 2]), (points,)),
+        "aten::_histogramdd_from_bin_tensors": (
+            lambda x, edges: aten._histogramdd_from_bin_tensors(x, [edges, edges]),
+            (points, edges),
+        ),
+        "aten::_cholesky_solve_helper": (
+            lambda b, factor: aten._cholesky_solve_helper(b, factor, False),
+            (torch.rand(3, 2), torch.eye(3)),
+        ),
+        "aten::_grid_sampler_2d_cpu_fallback": (
+            lambda x, grid: aten._grid_sampler_2d_cpu_fallback(x, grid, 0, 0, False),
+            (X, grid),
+        ),
+        "aten::_slow_conv2d_forward": (
+            lambda x, w: aten._slow_conv2d_forward(x, w, [3, 3], None, [1, 1], [0, 0]),
+            (X, KERNEL),
+        ),
+        "aten::slow_conv3d_forward": (
+            lambda x, w: aten.slow_conv3d_forward(x, w, [3, 3, 3], None, [1, 1, 1], [0, 0, 0]),
+            (volume, kernel),
+        ),
+        "aten::mkldnn_convolution": (
+            lambda x, w: aten.mkldnn_convolution(x, w, None, [0, 0], [1, 1], [1, 1], 1),
+            (X, KERNEL),
+        ),
+    }
+    kernels = ("thnn_conv2d", "slow_conv3d")
+    kernels += tuple(f"slow_conv_{kind}{axes}d" for kind in ("dilated", "transpose") for axes in (2, 3))
+    for name in kernels:
+        images, weight = (X, KERNEL) if "2d" in name else (volume, kernel)
+        op = getattr(aten, name).default
+        found[f"aten::{name}"] = (lambda x, w, op=op: op(x, w, list(w.shape[2:])), (images, weight))
     return found
 
 

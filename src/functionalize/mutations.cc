@@ -19,6 +19,8 @@ using torch::without_overload;
 // rule.
 const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
   static const std::unordered_map<std::string_view, Mutation> table = {
+      {"aten::_cummax_helper", {Write::computed, "aten::cummax", {"values", "indices"}}},
+      {"aten::_cummin_helper", {Write::computed, "aten::cummin", {"values", "indices"}}},
       {"aten::copy_", {Write::copied}},
       {"aten::fill_.Scalar", {Write::filled}},
       {"aten::fill_.Tensor", {Write::copied}},

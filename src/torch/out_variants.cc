@@ -7,6 +7,9 @@ namespace {
 
 // Sorted. tests/python/test_operator_traits.py compares the rows with torch's schemas.
 constexpr auto table = std::to_array<OutVariant>({
+    {"aten::_aminmax.dim_out", "aten::_aminmax.dim", {"out0", "out1"}},
+    {"aten::_aminmax.out", "aten::_aminmax", {"out0", "out1"}},
+    {"aten::_batch_norm_no_update.out", "aten::_batch_norm_no_update", {"out0", "out1", "out2", "out3"}},
     {"aten::_ctc_loss.Tensor_out", "aten::_ctc_loss.Tensor", {"out0", "out1"}},
     {"aten::_ctc_loss.out", "aten::_ctc_loss", {"out0", "out1"}},
     {"aten::_embedding_bag.out", "aten::_embedding_bag", {"out0", "out1", "out2", "out3"}},
@@ -30,6 +33,9 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::_native_batch_norm_legit_no_training.out",
      "aten::_native_batch_norm_legit_no_training",
      {"out0", "out1", "out2"}},
+    {"aten::_slow_conv2d_forward.output", "aten::_slow_conv2d_forward", {"output"}},
+    {"aten::_transform_bias_rescale_qkv.out", "aten::_transform_bias_rescale_qkv", {"out0", "out1", "out2"}},
+    {"aten::_unique.out", "aten::_unique", {"out0", "out1"}},
     {"aten::_unique2.out", "aten::_unique2", {"out0", "out1", "out2"}},
     {"aten::_weight_norm_interface.out", "aten::_weight_norm_interface", {"out0", "out1"}},
     {"aten::_weight_norm_interface_backward.out", "aten::_weight_norm_interface_backward", {"out0", "out1"}},
@@ -121,6 +127,7 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::range.out", "aten::range.step"},
     {"aten::range.out_", "aten::range"},
     {"aten::slogdet.out", "aten::slogdet", {"sign", "logabsdet"}},
+    {"aten::slow_conv3d_forward.output", "aten::slow_conv3d_forward", {"output"}},
     {"aten::sort.values", "aten::sort", {"values", "indices"}},
     {"aten::sort.values_stable", "aten::sort.stable", {"values", "indices"}},
     {"aten::std.out", "aten::std.dim"},

@@ -42,11 +42,11 @@ REASONS = {
         "_new_zeros_with_same_feature_meta, _neg_view*, _pack_padded_sequence*, _pad_packed_sequence"
     ),
     "derivatives that C++ code of autograd calls; a capture sees the operators in them": "*_backward*, *_grad",
-    "old names and devices' forms of convolution; call conv2d and the like": (
-        "*slow_conv*, thnn_conv2d, _nnpack_spatial_convolution, mkldnn_*, convolution_overrideable"
+    "convolution and recurrence by kernels of other devices or layouts; call conv2d and the like": (
+        "mkldnn_rnn_layer, convolution_overrideable"
     ),
     "fast paths of attention and of transformers, which the captures turn off": (
-        "_native_multi_head_attention, _transformer_encoder_layer_fwd, _transform_bias_rescale_qkv, _masked_softmax, "
+        "_native_multi_head_attention, _transformer_encoder_layer_fwd, "
         "_scaled_dot_product_attention_math, _scaled_dot_product_fused_attention_overrideable"
     ),
     "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
@@ -56,13 +56,11 @@ REASONS = {
         "*.low_generator_dtype"
     ),
     "parts of other operators, or private forms of them": (
-        "_histogramdd_*, _cholesky_solve_helper, _cummax_helper, _cummin_helper, _compute_linear_combination, "
-        "_grid_sampler_2d_cpu_fallback, _aminmax*, _unique, unique_dim_consecutive, linalg__powsum, _pad_circular, "
-        "_pad_enum, _is_all_true, _is_any_true, _addmm_activation, _add_relu*, _dim_arange, _reshape_copy, "
-        "_lazy_clone, slice_inverse, _batch_norm_*, batch_norm_update_stats, _fused_rms_norm, flatten_dense_tensors, "
-        "unflatten_dense_tensors, _fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, "
-        "_foreach_powsum.Scalar, _foreach_addc*.Tensor, prims::xor_sum, _scaled_grouped_mm*, _scaled_mm_v2, "
-        "_scaled_addmm*, _convolution_double*, randint_like.Tensor"
+        "_compute_linear_combination, unique_dim_consecutive, _addmm_activation, _add_relu*, slice_inverse, "
+        "_batch_norm_impl_index, batch_norm_update_stats, flatten_dense_tensors, unflatten_dense_tensors, "
+        "_fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, _foreach_powsum.Scalar, "
+        "_foreach_addc*.Tensor, prims::xor_sum, _scaled_grouped_mm*, _scaled_mm_v2, _scaled_addmm*, "
+        "_convolution_double*, randint_like.Tensor"
     ),
     "of memory, devices and storages": (
         "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"

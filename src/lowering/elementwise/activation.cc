@@ -148,6 +148,18 @@ Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
 }
 
+// Softmax of the elements where the mask is false; 0 where it is true. NaN if it hides a whole row.
+Value masked_softmax(GraphBuilder& g, Value self, Value mask, std::optional<int64_t> dim, Ignored) {
+  if (mask.dims() != self.dims()) g.refuse("the mask has other sizes than the input; expand it");
+  return in_opmath_type(g, self, [&](Value x) {
+    Value hidden = g.cast(mask, ElementType::boolean);
+    Value shown = g.op("Where", hidden, g.scalar_like(x, -INFINITY), x);
+    Value of_rows = softmax_of_opmath_type(g, shown, dim.value_or(-1));
+    Value nothing = g.op("Not", any_along(g, g.op("Not", hidden), std::vector{dim.value_or(-1)}, true));
+    return g.op("Where", nothing, g.scalar_like(x, NAN), of_rows);
+  });
+}
+
 Value glu(GraphBuilder& g, Value self, int64_t dim) {
   return in_opmath_type(g, self, [&](Value x) {
     const Dim half = floor_div(x.dim(dim), Dim(2));
@@ -170,6 +182,8 @@ void register_activation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::relu(Tensor self) -> Tensor", Since{9}, relu);
+  on("aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor",
+     Since{9}, masked_softmax);
   on("aten::relu6(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return clip(g, self, 0, 6); });
   on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{9}, clip);

@@ -65,7 +65,8 @@ Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bo
 void register_sampling(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  for (const char* name : {"grid_sampler", "grid_sampler_2d", "grid_sampler_3d"}) {
+  for (const char* name :
+       {"grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback"}) {
     on(fmt::format("aten::{}(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
                    "bool align_corners) -> Tensor",
                    name),

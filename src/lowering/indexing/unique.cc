@@ -96,6 +96,12 @@ void register_unique(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value self, Ignored, bool inverse, bool counts) {
        return unique(g, self, std::nullopt, inverse, counts);
      });
+  on("aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, bool inverse) {
+       std::vector<Value> results = unique(g, self, std::nullopt, inverse, false);
+       results.pop_back();
+       return results;
+     });
   on("aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, "
      "bool return_counts=False) -> (Tensor, Tensor, Tensor)",
      Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Ignored, Ignored, Ignored) {

@@ -219,6 +219,8 @@ void register_creation(SymbolicRegistry& registry) {
        return filled_result(g, value);
      });
 
+  on("aten::_dim_arange(Tensor like, int dim) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value like, int64_t dim) { return arithmetic(g, 0, 1, like.dim(dim)); });
   on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Scalar end, Ignored, Ignored, Ignored, Ignored) { return arange(g, 0, end, 1); });
   on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{9},

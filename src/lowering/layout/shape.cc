@@ -165,6 +165,7 @@ void register_shape(SymbolicRegistry& registry) {
 
   for (const char* line : {"aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
                            "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
+                           "aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor",
                            "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
   }
@@ -267,6 +268,14 @@ void register_shape(SymbolicRegistry& registry) {
   on("aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Dims amounts, std::string mode, std::optional<double> value) {
        return pad(g, self, amounts, mode, value.value_or(0));
+     });
+  on("aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Dims amounts) { return pad(g, self, amounts, "circular", 0); });
+  on("aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Dims amounts, int64_t mode, std::optional<double> value) {
+       constexpr const char* modes[] = {"reflect", "replicate", "circular", "constant"};
+       if (mode < 0 || mode >= std::ssize(modes)) g.refuse("the mode does not exist in PyTorch");
+       return pad(g, self, amounts, modes[mode], value.value_or(0));
      });
   for (int axes = 1; axes <= 3; ++axes) {
     for (const auto& [name, mode] :

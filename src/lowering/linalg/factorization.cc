@@ -153,14 +153,16 @@ void register_solvers(SymbolicRegistry& registry) {
        return Values{x, a.value};
      });
 
-  on("aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", Since{8},
-     [](GraphBuilder& g, Value self, Value factor, bool upper) {
-       const std::vector<Dim> batch = result_batch(g, 2);
-       const Matrices l = expanded(g, matrices(g, factor, "input2"), batch);
-       const Matrices b = expanded(g, matrices(g, self, "self"), batch);
-       return g.op("opbridge::cholesky_solve", l.value, b.value, attr("upper", upper),
-                   attr("complex", l.complex));
-     });
+  for (const char* line : {"aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+                           "aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor"}) {
+    on(line, Since{8}, [](GraphBuilder& g, Value self, Value factor, bool upper) {
+      const std::vector<Dim> batch = result_batch(g, 2);
+      const Matrices l = expanded(g, matrices(g, factor, "the factor"), batch);
+      const Matrices b = expanded(g, matrices(g, self, "self"), batch);
+      return g.op("opbridge::cholesky_solve", l.value, b.value, attr("upper", upper),
+                  attr("complex", l.complex));
+    });
+  }
   on("aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", Since{1},
      [](GraphBuilder& g, Value self, bool upper) {
        return kernel<1>(g, "cholesky_solve", matrices(g, self, "self"), attr("upper", upper))[0];

@@ -188,6 +188,57 @@ void register_convolution(SymbolicRegistry& registry) {
        return convolution(g, input, weight, bias,
                           {stride, padding, dilation, groups, transposed, output_padding});
      });
+  // The kernels of CPUs, which convolution chooses among.
+  for (const char* line :
+       {"aten::thnn_conv2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, "
+        "SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0]) -> Tensor",
+        "aten::slow_conv3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, "
+        "SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0]) -> Tensor",
+        "aten::_slow_conv2d_forward(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, "
+        "SymInt[2] stride, SymInt[2] padding) -> Tensor",
+        "aten::slow_conv3d_forward(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, "
+        "SymInt[3] stride, SymInt[3] padding) -> Tensor"}) {
+    on(line, Since{9},
+       [](GraphBuilder& g, Value self, Value weight, Ignored, std::optional<Value> bias, Ints stride,
+          Ints padding) {
+         return convolution(g, self, weight, bias, {stride, padding, {1}, 1, false, {}});
+       });
+  }
+  for (const int axes : {2, 3}) {
+    const char* ones = axes == 2 ? "[1, 1]" : "[1, 1, 1]";
+    const char* zeros = axes == 2 ? "[0, 0]" : "[0, 0, 0]";
+    on(fmt::format("aten::slow_conv_dilated{0}d(Tensor self, Tensor weight, SymInt[{0}] kernel_size, "
+                   "Tensor? bias=None, SymInt[{0}] stride={1}, SymInt[{0}] padding={2}, "
+                   "SymInt[{0}] dilation={1}) -> Tensor",
+                   axes, ones, zeros),
+       Since{9},
+       [](GraphBuilder& g, Value self, Value weight, Ignored, std::optional<Value> bias, Ints stride,
+          Ints padding, Ints dilation) {
+         return convolution(g, self, weight, bias, {stride, padding, dilation, 1, false, {}});
+       });
+    on(fmt::format("aten::slow_conv_transpose{0}d(Tensor self, Tensor weight, SymInt[{0}] kernel_size, "
+                   "Tensor? bias=None, SymInt[{0}] stride={1}, SymInt[{0}] padding={2}, "
+                   "SymInt[{0}] output_padding={2}, SymInt[{0}] dilation={1}) -> Tensor",
+                   axes, ones, zeros),
+       Since{9},
+       [](GraphBuilder& g, Value self, Value weight, Ignored, std::optional<Value> bias, Ints stride,
+          Ints padding, Ints output_padding, Ints dilation) {
+         return convolution(g, self, weight, bias, {stride, padding, dilation, 1, true, output_padding});
+       });
+  }
+  on("aten::_nnpack_spatial_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[2] padding, "
+     "SymInt[2] stride=[1, 1]) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints padding, Ints stride) {
+       return convolution(g, input, weight, bias, {stride, padding, {1}, 1, false, {}});
+     });
+  on("aten::mkldnn_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, "
+     "SymInt[] dilation, SymInt groups) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value self, Value weight, std::optional<Value> bias, Ints padding, Ints stride,
+        Ints dilation, int64_t groups) {
+       return convolution(g, self, weight, bias, {stride, padding, dilation, groups, false, {}});
+     });
   // torch.jit.trace records these operators; files of older versions have the older form.
   on("aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, "
      "SymInt[] dilation, SymInt groups) -> Tensor",

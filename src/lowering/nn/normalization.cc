@@ -278,6 +278,16 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
   return g.cast(g.op("Mul", result, g.cast(*weight, result.element_type())), g.result().element_type);
 }
 
+// The second result of the native operator.
+Value inverse_root_mean_square(GraphBuilder& g, Value input, int64_t axes, std::optional<double> eps) {
+  std::vector<int64_t> reduced(axes);
+  std::iota(reduced.begin(), reduced.end(), -axes);
+  Value x = g.cast(input, opmath_type(input.element_type()));
+  Value mean = mean_of(g, g.op("Mul", x, x), reduced, true);
+  Value sum = g.op("Add", mean, g.scalar_like(x, eps.value_or(epsilon_of(x.element_type()))));
+  return g.cast(g.op("Reciprocal", g.op("Sqrt", sum)), g.result(1).element_type);
+}
+
 // Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): scales `direction` to the length `size`,
 // a norm over all dims except `dim`. If `dim` is -1, the norm is over all dims.
 Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
@@ -320,6 +330,16 @@ void register_normalization(SymbolicRegistry& registry) {
     Value result = batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {});
     return std::vector{result, none, none};
   };
+  // The fourth result is data that cuDNN reserves for the gradient.
+  on("aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+     Since{9},
+     [native](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
+              std::optional<Value> mean, std::optional<Value> variance, double momentum, double eps) {
+       std::vector<Value> results = native(g, input, weight, bias, mean, variance, false, momentum, eps);
+       results.push_back(filled(g, std::vector{Dim(0)}, 0, ElementType::uint8));
+       return results;
+     });
   on("aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
      "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      Since{9}, native);
@@ -385,6 +405,15 @@ void register_normalization(SymbolicRegistry& registry) {
   on("aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
      "Tensor",
      Since{9}, rms_norm);
+  on("aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> "
+     "(Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::vector<int64_t> shape, std::optional<Value> weight,
+        std::optional<double> eps) {
+       const std::vector<Dim> dims(shape.begin(), shape.end());
+       return std::array{rms_norm(g, input, dims, weight, eps),
+                         inverse_root_mean_square(g, input, static_cast<int64_t>(shape.size()), eps)};
+     });
   on("aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", Since{9}, weight_norm);
 }
 

@@ -80,6 +80,10 @@ Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, boo
   return g.cast(Extremum(g, greatest, self).value(axes, keepdim), self.element_type());
 }
 
+std::array<Value, 2> extrema(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return {extremum(g, false, self, axes, keepdim), extremum(g, true, self, axes, keepdim)};
+}
+
 Value index_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
                         bool keepdim) {
   if (dim) return Extremum(g, greatest, self).index(*dim, keepdim);
@@ -264,13 +268,20 @@ void register_reduction(SymbolicRegistry& registry) {
   }
   on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", Since{9},
      [](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
-       const Axes axes = dim ? Axes(std::vector{*dim}) : std::nullopt;
-       return std::array{extremum(g, false, self, axes, keepdim), extremum(g, true, self, axes, keepdim)};
+       return extrema(g, self, dim ? Axes(std::vector{*dim}) : std::nullopt, keepdim);
+     });
+  on("aten::_aminmax(Tensor self) -> (Tensor, Tensor)", Since{9},
+     [](GraphBuilder& g, Value self) { return extrema(g, self, std::nullopt, false); });
+  on("aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+       return extrema(g, self, std::vector{dim}, keepdim);
      });
 
   for (const bool all : {true, false}) {
     const char* name = all ? "all" : "any";
     on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
+       [all](GraphBuilder& g, Value self) { return truth(g, all, self, {}, false); });
+    on(fmt::format("aten::_is_{}_true(Tensor self) -> Tensor", name), Since{9},
        [all](GraphBuilder& g, Value self) { return truth(g, all, self, {}, false); });
     on(fmt::format("aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", name), Since{9},
        [all](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
@@ -292,6 +303,14 @@ void register_reduction(SymbolicRegistry& registry) {
      "ScalarType? dtype=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
        return norm(g, self, order, axes, keepdim);
+     });
+  // Unlike the norm, it is a sum of powers for the orders 0 and infinity too.
+  on("aten::linalg__powsum(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
+       return in_opmath_type(g, self, [&](Value x) {
+         return sum_of(g, g.op("Pow", g.op("Abs", x), g.scalar_like(x, order)), axes, keepdim);
+       });
      });
   on("aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar order) { return norm(g, self, order, {}, false); });

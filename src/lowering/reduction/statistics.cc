@@ -243,6 +243,22 @@ void register_statistics(SymbolicRegistry& registry) {
   on("aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, "
      "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
      Since{9}, histogramdd);
+  on("aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> Tensor[]",
+     Since{9}, [](GraphBuilder& g, Value self, std::vector<int64_t> bins, Range range, Ignored, Ignored) {
+       return histogram_edges(g, points_of(g, self), bins, range);
+     });
+  on("aten::_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> bins, Range range, std::optional<Value> weight,
+        bool density) { return histogramdd(g, self, bins, range, weight, density).front(); });
+  on("aten::_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, "
+     "bool density=False) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value self, std::vector<Value> bins, std::optional<Value> weight, bool density) {
+       return histogram(g, points_of(g, self), weight, bins, density).front();
+     });
   on("aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, "
      "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
      Since{9},

@@ -1,0 +1,136 @@
+"""Operators that PyTorch keeps for itself, as parts or old names of public ones; a model may call them all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lowering_check import check
+
+import opbridge
+
+aten = torch.ops.aten
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+
+
+def test_reductions() -> None:
+    x = torch.tensor([[1.5, -2.0, 0.0], [4.0, float("nan"), 1.0]])
+    check({"all": lambda x: aten._aminmax(x), "dim": lambda x: aten._aminmax.dim(x, 1, True)}, x)
+    check({"all": lambda x: aten._is_all_true(x > 0), "any": lambda x: aten._is_any_true(x > 0)}, torch.rand(3, 4))
+    orders = (2, 0, 1.5, -1, float("inf"))
+    sums = {str(order): lambda x, order=order: aten.linalg__powsum(x, order, [1], True) for order in orders}
+    check(sums, torch.tensor([[1.0, -2.0, 0.0], [0.5, 0.25, 1.0]]))
+    check(lambda x: aten.linalg__powsum(x, dtype=torch.float64), torch.rand(3, 4))
+
+
+def test_unique() -> None:
+    x = torch.randint(0, 4, (3, 5))
+    check({"inverse": lambda x: aten._unique(x, True, True), "values": lambda x: aten._unique(x)}, x)
+
+
+def test_shapes() -> None:
+    x = torch.rand(1, 2, 5, 6)
+    check(lambda x: aten._pad_circular(x, [1, 2, 1, 0]), x)
+    for mode in range(3):
+        check(lambda x, mode=mode: aten._pad_enum(x, [1, 2, 1, 0], mode), x)
+    check(lambda x: aten._pad_enum(x, [1, 2, 1, 0], 3, 0.5), x)
+    check(lambda x: aten._dim_arange(x, -2), x)  # torch's rule makes the size constant
+    check(lambda x: aten._reshape_copy(x, [5, -1]), x)
+
+
+def test_copies_keep_what_the_source_was() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = x + 1
+        lazy, reshaped = aten._lazy_clone(x), aten._reshape_copy(x, [4, 3])
+        x.mul_(2)
+        return lazy, reshaped
+
+    check(function, torch.rand(3, 4))
+
+
+def test_kernels_of_convolution() -> None:
+    x, weight, bias = torch.rand(1, 4, 6, 7), torch.rand(3, 4, 2, 3), torch.rand(3)
+    check(lambda x, w, b: aten.thnn_conv2d.default(x, w, [2, 3], b, [2, 1], [1, 0]), x, weight, bias)
+    check(lambda x, w, b: aten._slow_conv2d_forward(x, w, [2, 3], b, [2, 1], [1, 0]), x, weight, bias)
+    check(lambda x, w, b: aten.slow_conv_dilated2d.default(x, w, [2, 3], b, [2, 1], [1, 0], [1, 2]), x, weight, bias)
+    check(
+        lambda x, w, b: aten.slow_conv_transpose2d.default(x, w, [2, 3], b, [2, 3], [1, 0], [1, 2], [1, 1]),
+        x,
+        torch.rand(4, 3, 2, 3),
+        bias,
+    )
+    x, weight, bias = torch.rand(1, 2, 5, 5, 6), torch.rand(2, 2, 2, 3, 3), torch.rand(2)
+    size = [2, 3, 3]
+    check(lambda x, w, b: aten.slow_conv3d.default(x, w, size, b, [2, 1, 1], [1, 0, 1]), x, weight, bias)
+    check(lambda x, w, b: aten.slow_conv3d_forward(x, w, size, b, [2, 1, 1], [1, 0, 1]), x, weight, bias)
+    dilation = [1, 2, 1]
+    check(
+        lambda x, w, b: aten.slow_conv_dilated3d.default(x, w, size, b, [2, 1, 1], [1, 0, 1], dilation),
+        x,
+        weight,
+        bias,
+    )
+    check(lambda x, w, b: aten.slow_conv_transpose3d.default(x, w, size, b, [2, 1, 1], [1, 0, 1]), x, weight, bias)
+
+
+def test_mkldnn_convolution_of_dense_tensors(tmp_path: Any) -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("PyTorch is built without oneDNN")
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            return aten.mkldnn_convolution(x, weight, None, [1, 0], [2, 1], [1, 1], 2)  # type: ignore[no-any-return]
+
+    args = (torch.rand(1, 4, 6, 6), torch.rand(4, 2, 3, 3))
+    opbridge.export(Model(), args, tmp_path / "model.onnx", capture="trace", verify=True)
+
+
+def test_normalization() -> None:
+    x, values = torch.rand(2, 3, 4), torch.rand(3)
+    check(lambda x, w, m, v: aten._batch_norm_no_update(x, w, w, m, v, 0.1, 1e-5), x, values, values + 1, values + 2)
+    check({str(eps): lambda x, eps=eps: aten._fused_rms_norm(x, [3, 4], None, eps) for eps in (None, 1e-2)}, x)
+    check(lambda x, w: aten._fused_rms_norm(x, [4], w, 1e-5), x, torch.rand(4))
+
+
+def test_attention() -> None:
+    x = torch.rand(2, 3, 24)
+    check(lambda x, b: aten._transform_bias_rescale_qkv(x, b, 2), x, torch.rand(24))
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    check(
+        {str(dim): lambda x, m, dim=dim: aten._masked_softmax(x, m, dim) for dim in (None, 0)}, torch.rand(2, 3), mask
+    )
+    with pytest.raises(opbridge.UnsupportedError, match="other sizes than the input; expand it"):
+        check(lambda x, m: aten._masked_softmax(x, m, 3, 1), torch.rand(2, 1, 3, 3), mask)
+
+
+def test_histograms() -> None:
+    points, edges = torch.rand(9, 2), (torch.linspace(0, 1, 4), torch.linspace(0, 1, 3))
+    check(
+        {
+            "edges": lambda x: aten._histogramdd_bin_edges(x, [3, 2], range=[0.0, 1.0, 0.0, 2.0]),
+            "counts": lambda x: aten._histogramdd_from_bin_cts(x, [3, 2], density=True),
+        },
+        points,
+    )
+    check(lambda x, a, b: aten._histogramdd_from_bin_tensors(x, [a, b]), points, *edges)
+
+
+def test_solving_and_sampling() -> None:
+    factor = torch.linalg.cholesky(torch.eye(3) + 0.1)
+    check(lambda b, a: aten._cholesky_solve_helper(b, a, False), torch.rand(3, 2), factor)
+    check(lambda b, a: aten._cholesky_solve_helper(b, a, True), torch.rand(3, 2), factor.mT.contiguous())
+    grid = torch.rand(1, 3, 3, 2) * 2 - 1
+    check(lambda x, g: aten._grid_sampler_2d_cpu_fallback(x, g, 0, 1, True), torch.rand(1, 2, 5, 5), grid)
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", ["_cummax_helper", "_cummin_helper"])
+def test_operators_that_return_nothing_write_their_arguments(capture: Any, name: str, tmp_path: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            values, indices = torch.zeros_like(x), torch.zeros_like(x, dtype=torch.int64)
+            getattr(aten, name)(x, values, indices, 1)
+            return values + 1, indices + 1
+
+    opbridge.export(Model(), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture, verify=True)
