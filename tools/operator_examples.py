@@ -180,6 +180,8 @@ def _private() -> Examples:
             lambda x, bias: aten._transform_bias_rescale_qkv(x, bias, 2),
             (torch.rand(2, 3, 24), torch.rand(24)),
         ),
+        "aten::_standard_gamma": (lambda x: torch._standard_gamma(x), (ROWS,)),
+        "aten::_sample_dirichlet": (lambda x: torch._sample_dirichlet(x), (ROWS,)),
         "aten::_histogramdd_bin_edges": (lambda x: aten._histogramdd_bin_edges(x, [3, 2]), (points,)),
         "aten::_histogramdd_from_bin_cts": (lambda x: aten._histogramdd_from_bin_cts(x, [3, 2]), (points,)),
         "aten::_histogramdd_from_bin_tensors": (

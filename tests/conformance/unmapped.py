@@ -52,8 +52,7 @@ REASONS = {
     "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
     "gradient scaling of automatic mixed precision": "_amp_*",
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
-        "_philox*, _standard_gamma, _sample_dirichlet, _sobol_*, *.generator, *_generator, *_generator_dtype, "
-        "*.low_generator_dtype"
+        "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),
     "parts of other operators, or private forms of them": (
         "_compute_linear_combination, unique_dim_consecutive, _addmm_activation, _add_relu*, slice_inverse, "

@@ -10,6 +10,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/formula.h"
 #include "lowering/kernel.h"
 
 namespace opbridge::lowering {
@@ -167,6 +168,60 @@ Value by_kernel(GraphBuilder& g, const char* op, std::vector<Value> parameters) 
   return g.cast(kernel(g, op, std::move(operands), {opmath_type(type), dims}), type);
 }
 
+// Draws from the gamma distributions of the shapes `self`, in float64, by rejection (Marsaglia and Tsang
+// 2000, doi:10.1145/358407.358414). A proposal is accepted with a probability of at least 0.95. Of 8
+// proposals all are rejected with a probability below 1e-10; then the first one is the result, where a loop
+// would go on.
+Value gamma(GraphBuilder& g, Value self) {
+  constexpr ElementType wide = ElementType::float64;
+  const auto number = [](double value, const Formula& like) { return Formula::number(value, like); };
+  const std::vector<Dim>& dims = self.dims();
+  std::vector<Dim> proposals{Dim(8)};
+  proposals.insert(proposals.end(), dims.begin(), dims.end());
+  Formula shape(g, g.cast(self, wide));
+  const auto uniform = [&](const std::vector<Dim>& sizes) {  // in (0, 1]
+    return 1 - Formula(g, draw(g, "RandomUniform", sizes, wide));
+  };
+  // Below 1, the gamma distribution of shape + 1, times a power of a uniform number.
+  Formula is_low = shape < 1, one = number(1, shape);
+  Formula power = where(is_low, node("Pow", uniform(dims), one / shape), one);
+  Formula d = where(is_low, shape + 1, shape) - 1.0 / 3;
+  Formula x(g, draw(g, "RandomNormal", proposals, wide));
+  Formula root = 1 + x / sqrt(d * 9), v = root * root * root;
+  Formula is_positive = v > 0;
+  Formula bound = x * x * 0.5 + d - d * v + d * log(where(is_positive, v, 1));
+  Formula accepted = is_positive && log(uniform(proposals)) < bound;
+  Value first = g.op("ArgMax", g.cast(accepted, ElementType::int32), attr("axis", 0), attr("keepdims", 1));
+  Value chosen = g.squeeze(g.op("GatherElements", Value(v), first, attr("axis", 0)), {0});
+  return max(d * Formula(g, chosen) * power, number(std::numeric_limits<double>::min(), shape));
+}
+
+// The least positive normal number, which PyTorch's kernels return instead of 0, and the number before 1.
+struct Ends {
+  double least, most;
+};
+
+// PyTorch has no kernels for the half types.
+Ends ends_of(ElementType type) {
+  if (type == ElementType::float64)
+    return {std::numeric_limits<double>::min(), 1 - std::numeric_limits<double>::epsilon() / 2};
+  return {std::numeric_limits<float>::min(), 1 - std::numeric_limits<float>::epsilon() / 2};
+}
+
+Value standard_gamma(GraphBuilder& g, Value self, Ignored) {
+  Value drawn = gamma(g, self);
+  const ElementType type = g.result().element_type;
+  return g.cast(g.op("Max", drawn, g.scalar_like(drawn, ends_of(type).least)), type);
+}
+
+Value dirichlet(GraphBuilder& g, Value self, Ignored) {
+  Value drawn = gamma(g, self);
+  const ElementType type = g.result().element_type;
+  Value share = g.op("Div", drawn, g.reduce("ReduceSum", drawn, {-1}, true));
+  share = g.op("Max", share, g.scalar_like(share, ends_of(type).least));
+  return g.cast(g.op("Min", share, g.scalar_like(share, ends_of(type).most)), type);
+}
+
 // `type` is given because the declared type of the result is unreliable: the default type of torch's fake
 // tensors differs from its kernel's.
 Value permutation(GraphBuilder& g, const Dim& count, ElementType type) {
@@ -286,6 +341,8 @@ void register_random(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value count, Value prob, Ignored) {
        return by_kernel(g, "opbridge::binomial", {count, prob});
      });
+  on("aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor", Since{11}, standard_gamma);
+  on("aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor", Since{11}, dirichlet);
   on("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? "
      "generator=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Dim count, bool replacement, Ignored) {
