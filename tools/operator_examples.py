@@ -180,6 +180,27 @@ def _private() -> Examples:
             lambda x, bias: aten._transform_bias_rescale_qkv(x, bias, 2),
             (torch.rand(2, 3, 24), torch.rand(24)),
         ),
+        "aten::_scaled_dot_product_attention_math": (
+            lambda x: aten._scaled_dot_product_attention_math(x, x, x),
+            (torch.rand(1, 2, 4, 8),),
+        ),
+        "aten::_addmm_activation": (lambda x: aten._addmm_activation(x, x, x), (torch.rand(4, 4),)),
+        "aten::_compute_linear_combination": (
+            aten._compute_linear_combination,
+            (torch.rand(3, 4, 4), torch.rand(2, 3)),
+        ),
+        "aten::batch_norm_update_stats": (lambda x: aten.batch_norm_update_stats(x, None, None, 0.1), (X,)),
+        "aten::infinitely_differentiable_gelu_backward": (aten.infinitely_differentiable_gelu_backward, (ROWS, ROWS)),
+        "aten::fake_quantize_per_tensor_affine_cachemask_backward": (
+            lambda x: aten.fake_quantize_per_tensor_affine_cachemask_backward(x, x > 0.5),
+            (ROWS,),
+        ),
+        "aten::fake_quantize_per_channel_affine_cachemask_backward": (
+            lambda x: aten.fake_quantize_per_channel_affine_cachemask_backward(x, x > 0.5),
+            (ROWS,),
+        ),
+        "aten::trace_backward": (lambda x: aten.trace_backward(x, [3, 4]), (torch.tensor(1.0),)),
+        "aten::randint_like.Tensor": (lambda x, high: torch.randint_like(x, high), (ROWS, torch.tensor(5))),
         "aten::_standard_gamma": (lambda x: torch._standard_gamma(x), (ROWS,)),
         "aten::_sample_dirichlet": (lambda x: torch._sample_dirichlet(x), (ROWS,)),
         "aten::_histogramdd_bin_edges": (lambda x: aten._histogramdd_bin_edges(x, [3, 2]), (points,)),

@@ -46,6 +46,7 @@ const std::map<std::string, Equivalent, std::less<>>& equivalents() {
   static const auto table = [] {
     std::map<std::string, Equivalent, std::less<>> all = {
         {"norm.Scalar", {"linalg_vector_norm"}},
+        {"powsum.Scalar", {"linalg__powsum"}},
         {"pow.List", {"pow", ".Tensor_Tensor", ".Tensor"}},
         {"pow.ScalarAndTensor", {"pow", ".Scalar"}},
     };

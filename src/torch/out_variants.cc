@@ -48,6 +48,7 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::any.all_out", "aten::any"},
     {"aten::any.out", "aten::any.dim"},
     {"aten::arange.start_out", "aten::arange.start_step"},
+    {"aten::batch_norm_update_stats.out", "aten::batch_norm_update_stats", {"out0", "out1"}},
     {"aten::bernoulli.float_out", "aten::bernoulli.p"},
     {"aten::convolution_backward.out", "aten::convolution_backward", {"out0", "out1", "out2"}},
     {"aten::copysign.out", "aten::copysign.Tensor"},

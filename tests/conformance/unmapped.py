@@ -46,8 +46,7 @@ REASONS = {
         "mkldnn_rnn_layer, convolution_overrideable"
     ),
     "fast paths of attention and of transformers, which the captures turn off": (
-        "_native_multi_head_attention, _transformer_encoder_layer_fwd, "
-        "_scaled_dot_product_attention_math, _scaled_dot_product_fused_attention_overrideable"
+        "_native_multi_head_attention, _transformer_encoder_layer_fwd, _scaled_dot_product_fused_attention_overrideable"
     ),
     "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
     "gradient scaling of automatic mixed precision": "_amp_*",
@@ -55,11 +54,11 @@ REASONS = {
         "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),
     "parts of other operators, or private forms of them": (
-        "_compute_linear_combination, unique_dim_consecutive, _addmm_activation, _add_relu*, slice_inverse, "
-        "_batch_norm_impl_index, batch_norm_update_stats, flatten_dense_tensors, unflatten_dense_tensors, "
-        "_fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, _foreach_powsum.Scalar, "
+        "unique_dim_consecutive, _add_relu*, slice_inverse, "
+        "_batch_norm_impl_index, flatten_dense_tensors, unflatten_dense_tensors, "
+        "_fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, "
         "_foreach_addc*.Tensor, prims::xor_sum, _scaled_grouped_mm*, _scaled_mm_v2, _scaled_addmm*, "
-        "_convolution_double*, randint_like.Tensor"
+        "_convolution_double*"
     ),
     "of memory, devices and storages": (
         "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"

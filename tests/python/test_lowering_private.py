@@ -104,6 +104,65 @@ def test_attention() -> None:
         check(lambda x, m: aten._masked_softmax(x, m, 3, 1), torch.rand(2, 1, 3, 3), mask)
 
 
+def test_attention_with_its_weights() -> None:
+    q, k = torch.rand(1, 4, 3, 8), torch.rand(1, 2, 5, 8)
+    op = aten._scaled_dot_product_attention_math
+    check(lambda q, k: op(q, k, k, enable_gqa=True, scale=0.3), q, k)
+    check(lambda q, k: op(q, k, k, is_causal=True), q.half(), torch.rand(1, 4, 5, 8).half(), rtol=2e-3, atol=2e-3)
+    mask = torch.zeros(3, 5).masked_fill(torch.rand(3, 5) > 0.5, -float("inf"))
+    mask[1] = -float("inf")
+    check(lambda q, k, mask: op(q, k, k, mask), q, torch.rand(1, 4, 5, 8), mask)
+    check(lambda q, k, mask: op(q, k, k, mask), q, torch.rand(1, 4, 5, 8), mask == 0)
+    with pytest.raises(opbridge.UnsupportedError, match="dropout is random"):
+        check(lambda q, k: op(q, k, k, None, 0.5), q, q)
+
+
+def test_products_with_an_activation() -> None:
+    a, b = torch.randn(3, 4), torch.randn(3, 3)
+    check(
+        {
+            str(gelu): lambda a, b, g=gelu: aten._addmm_activation(b, a, a.T, beta=2, alpha=-1, use_gelu=g)
+            for gelu in (0, 1)
+        },
+        a,
+        b,
+    )
+    check(aten._compute_linear_combination, torch.rand(3, 4, 4), torch.rand(2, 3))
+
+
+def test_statistics_of_a_batch() -> None:
+    x, values = torch.rand(2, 3, 4), torch.rand(3)
+    check(lambda x: aten.batch_norm_update_stats(x, None, None, 0.1), x)
+    with pytest.raises(opbridge.UnsupportedError, match="pass None for both"):
+        check(lambda x, mean, var: aten.batch_norm_update_stats(x, mean, var, 0.1), x, values, values)
+
+
+def test_lists_of_sums_of_powers() -> None:
+    check(lambda x, y: aten._foreach_powsum([x, y], 3), torch.rand(3, 4), torch.rand(2))
+
+
+def test_gradients() -> None:
+    dy, x, mask = torch.randn(3, 4), torch.randn(3, 4), torch.rand(3, 4) > 0.5
+    check(aten.infinitely_differentiable_gelu_backward, dy, x)
+    check(aten.fake_quantize_per_tensor_affine_cachemask_backward, dy, mask)
+    check(aten.fake_quantize_per_channel_affine_cachemask_backward, dy, mask)
+    check({str(sizes): lambda dy, s=sizes: aten.trace_backward(dy, s) for sizes in ([3, 4], [4, 2])}, torch.tensor(2.5))
+
+
+@CAPTURES
+def test_integers_below_a_tensor(capture: Any, tmp_path: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+            return torch.randint_like(x, high)
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(Model(), (torch.zeros(4000), torch.tensor(5)), path, capture=capture, random=True)
+    [drawn] = opbridge.runtime.run(opbridge.session(path), {"x": torch.zeros(4000), "high": torch.tensor(3)})
+    assert drawn.dtype == torch.float32
+    shares = drawn.long().bincount() / 4000
+    torch.testing.assert_close(shares, torch.full((3,), 1 / 3), atol=0.04, rtol=0)
+
+
 def test_histograms() -> None:
     points, edges = torch.rand(9, 2), (torch.linspace(0, 1, 4), torch.linspace(0, 1, 3))
     check(

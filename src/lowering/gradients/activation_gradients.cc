@@ -104,6 +104,19 @@ void register_activation_gradients(SymbolicRegistry& registry) {
        return in_formula(
            g, [&](Formula dy, Formula x) { return dy * gelu_slope(x, approximate); }, grad, self);
      });
+  on("aten::infinitely_differentiable_gelu_backward(Tensor grad, Tensor self) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value grad, Value self) {
+       return in_formula(
+           g, [&](Formula dy, Formula x) { return dy * gelu_slope(x, "none"); }, grad, self);
+     });
+  for (const char* scales : {"tensor", "channel"}) {
+    on(fmt::format("aten::fake_quantize_per_{}_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor",
+                   scales),
+       Since{9}, [](GraphBuilder& g, Value grad, Value mask) {
+         return in_formula(
+             g, [&](Formula dy, Formula kept) { return dy * kept; }, grad, mask);
+       });
+  }
   on("aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value grad, Value self, Scalar beta, Scalar threshold) {
        return in_formula(

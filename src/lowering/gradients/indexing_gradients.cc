@@ -119,6 +119,13 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
        }
        return g.cast(made, g.result().element_type);
      });
+  on("aten::trace_backward(Tensor grad, SymInt[] sizes) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value grad, Dims dims) {
+       Value nothing = zeros(g, grad, dims);
+       Value is_diagonal =
+           g.cast(g.op("EyeLike", filled(g, dims, 0, ElementType::float32)), ElementType::boolean);
+       return g.op("Where", is_diagonal, grad, nothing);
+     });
   on("aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
        return select_scatter(g, zeros(g, grad, dims), grad, dim, index);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numbers>
 
 #include "builder/exact_floats.h"
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
@@ -253,6 +255,24 @@ void register_linear(SymbolicRegistry& registry) {
        return add_product(g, self, mat1, mat2, beta, alpha);
      });
 
+  on("aten::_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, "
+     "bool use_gelu=False) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha, bool use_gelu) {
+       const ElementType type = g.result().element_type;
+       Formula x(g, operand(g, add_product(g, self, mat1, mat2, beta, alpha), type));
+       return g.cast(use_gelu ? x * 0.5 * (1 + erf(x * std::numbers::sqrt2 * 0.5)) : max(x, 0), type);
+     });
+  // Linear combinations of the slices of `input` along dim 0, one for each row of the coefficients.
+  on("aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value input, Value coefficients) {
+       const ElementType type = opmath_type(input.element_type());
+       const Dim rest = element_count(last_dims(input.dims(), input.rank() - 1));
+       Value rows = g.reshape(g.cast(input, type), {input.dim(0), rest});
+       std::vector<Dim> dims = input.dims();
+       dims[0] = coefficients.dim(0);
+       return g.cast(g.reshape(g.op("MatMul", g.cast(coefficients, type), rows), dims), input.element_type());
+     });
   for (const char* line :
        {"aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
         "Tensor",

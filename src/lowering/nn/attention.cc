@@ -163,6 +163,25 @@ Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optio
   return mask ? without_hidden_rows(g, result, *mask) : result;
 }
 
+// The attention and its weights. Unlike the public operator it adds a boolean mask as the numbers 0 and 1.
+std::array<Value, 2> attention_with_weights(GraphBuilder& g, Value query, Value key, Value value,
+                                            std::optional<Value> mask, double dropout, bool is_causal,
+                                            std::optional<Value> dropout_mask, std::optional<double> scale,
+                                            bool enable_gqa) {
+  if (dropout != 0 || dropout_mask) g.refuse("dropout is random; call model.eval() before the export");
+  const ElementType type = opmath_type(query.element_type());
+  query = g.cast(query, type), key = g.cast(key, type), value = g.cast(value, type);
+  if (mask) mask = g.cast(*mask, type);
+  if (enable_gqa) {
+    key = repeat_heads(g, key, query.dim(-3));
+    value = repeat_heads(g, value, query.dim(-3));
+  }
+  Value weights = g.op("Softmax", masked_scores(g, query, key, mask, is_causal, scale), attr("axis", -1));
+  if (mask) weights = without_hidden_rows(g, weights, *mask);
+  return {g.cast(g.op("MatMul", weights, value), g.result(0).element_type),
+          g.cast(weights, g.result(1).element_type)};
+}
+
 // attention(), and the logarithm of the sum of each row's exponentials.
 std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Value value, double dropout,
                                      bool is_causal, std::optional<Value> mask, std::optional<double> scale) {
@@ -228,6 +247,10 @@ void register_attention(SymbolicRegistry& registry) {
      "float dropout_p=0.0, "
      "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
      Since{9}, attention);
+  on("aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, "
+     "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, "
+     "float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
+     Since{9}, attention_with_weights);
   // Splits the projections of query, key and value into heads, (B, heads, T, width), and scales the query.
   on("aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> "
      "(Tensor, Tensor, Tensor)",

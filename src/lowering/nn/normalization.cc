@@ -373,6 +373,16 @@ void register_normalization(SymbolicRegistry& registry) {
        return results;
      });
 
+  on("aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) "
+     "-> (Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> mean, std::optional<Value> variance, Ignored) {
+       if (mean || variance)
+         g.refuse("it writes the running statistics, which its schema does not say; pass None for both");
+       const NormalizedByBatch found = normalized_by_batch(g, input, std::nullopt, std::nullopt, 1);
+       return std::array{g.cast(found.mean, g.result(0).element_type),
+                         g.cast(found.variance, g.result(1).element_type)};
+     });
   on("aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05, "
      "bool cudnn_enable=True) -> Tensor",

@@ -69,6 +69,14 @@ Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
   return g.cast(number, g.result().element_type);
 }
 
+// Draws integers in [0, high) for a tensor of one number.
+Value integers_below(GraphBuilder& g, Value high) {
+  const ElementType wide = ElementType::float64;
+  Value drawn = draw(g, "RandomUniform", *g.result().dims, wide);
+  Value end = g.cast(g.reshape(high, std::vector<Dim>{}), wide);
+  return g.cast(g.op("Floor", g.op("Mul", drawn, end)), g.result().element_type);
+}
+
 // 1 with probability `p`.
 Value bernoulli(GraphBuilder& g, Value p) {
   // For an empty result PyTorch does not compare the shapes.
@@ -279,6 +287,13 @@ void register_random(SymbolicRegistry& registry) {
                  tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, 0, high);
+     });
+  on(fmt::format(
+         "aten::randint_like.Tensor(Tensor self, Tensor high, *, {}, MemoryFormat? memory_format=None) "
+         "-> Tensor",
+         tensor_options),
+     Since{9}, [](GraphBuilder& g, Ignored, Value high, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return integers_below(g, high);
      });
   on(fmt::format("aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, {}, MemoryFormat? "
                  "memory_format=None) -> Tensor",
