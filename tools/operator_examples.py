@@ -199,6 +199,12 @@ def _private() -> Examples:
             lambda x: aten.fake_quantize_per_channel_affine_cachemask_backward(x, x > 0.5),
             (ROWS,),
         ),
+        "aten::_add_relu.Tensor": (lambda x: aten._add_relu(x, x), (ROWS,)),
+        "aten::_add_relu.Scalar": (lambda x: aten._add_relu(x, 1), (ROWS,)),
+        "aten::embedding_backward": (
+            lambda x: aten.embedding_backward(x, torch.tensor([0, 2, 2]), 5, -1, False, False),
+            (ROWS,),
+        ),
         "aten::trace_backward": (lambda x: aten.trace_backward(x, [3, 4]), (torch.tensor(1.0),)),
         "aten::randint_like.Tensor": (lambda x, high: torch.randint_like(x, high), (ROWS, torch.tensor(5))),
         "aten::_standard_gamma": (lambda x: torch._standard_gamma(x), (ROWS,)),

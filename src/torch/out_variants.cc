@@ -7,6 +7,7 @@ namespace {
 
 // Sorted. tests/python/test_operator_traits.py compares the rows with torch's schemas.
 constexpr auto table = std::to_array<OutVariant>({
+    {"aten::_add_relu.out", "aten::_add_relu.Tensor"},
     {"aten::_aminmax.dim_out", "aten::_aminmax.dim", {"out0", "out1"}},
     {"aten::_aminmax.out", "aten::_aminmax", {"out0", "out1"}},
     {"aten::_batch_norm_no_update.out", "aten::_batch_norm_no_update", {"out0", "out1", "out2", "out3"}},

@@ -41,24 +41,23 @@ REASONS = {
         "_make_dual*, _fw_primal*, _unpack_dual, _backward, retain*, get_gradients, *_batch_dim, "
         "_new_zeros_with_same_feature_meta, _neg_view*, _pack_padded_sequence*, _pad_packed_sequence"
     ),
-    "derivatives that C++ code of autograd calls; a capture sees the operators in them": "*_backward*, *_grad",
-    "convolution and recurrence by kernels of other devices or layouts; call conv2d and the like": (
-        "mkldnn_rnn_layer, convolution_overrideable"
+    "that raise an error on CPUs: of other devices, or of one mode of PyTorch": (
+        "*_overrideable*, _scaled_grouped_mm*, prims::xor_sum"
     ),
-    "fast paths of attention and of transformers, which the captures turn off": (
-        "_native_multi_head_attention, _transformer_encoder_layer_fwd, _scaled_dot_product_fused_attention_overrideable"
+    "derivatives that C++ code of autograd calls; a capture sees the operators in them": "*_backward*, *_grad",
+    "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
+    "fast paths of transformers, which the captures turn off": (
+        "_native_multi_head_attention, _transformer_encoder_layer_fwd"
     ),
     "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
     "gradient scaling of automatic mixed precision": "_amp_*",
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),
+    "of which torch cannot determine the sizes, or returns a number": "unique_dim_consecutive, _batch_norm_impl_index",
     "parts of other operators, or private forms of them": (
-        "unique_dim_consecutive, _add_relu*, slice_inverse, "
-        "_batch_norm_impl_index, flatten_dense_tensors, unflatten_dense_tensors, "
-        "_fused_moving_avg_obs_fq_helper_functional, _thnn_*, stft.center, "
-        "_foreach_addc*.Tensor, prims::xor_sum, _scaled_grouped_mm*, _scaled_mm_v2, _scaled_addmm*, "
-        "_convolution_double*"
+        "slice_inverse, flatten_dense_tensors, unflatten_dense_tensors, _fused_moving_avg_obs_fq_helper_functional, "
+        "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*, _convolution_double*"
     ),
     "of memory, devices and storages": (
         "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"

@@ -130,6 +130,26 @@ def test_products_with_an_activation() -> None:
     check(aten._compute_linear_combination, torch.rand(3, 4, 4), torch.rand(2, 3))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
+def test_sums_with_an_activation(dtype: torch.dtype) -> None:
+    x, y = (torch.randint(-9, 9, (3, 4)).to(dtype) for _ in range(2))
+    check(
+        {
+            "tensor": lambda x, y: aten._add_relu(x, y[0]),
+            "alpha": lambda x, y: aten._add_relu(x, y, alpha=-2),
+            "scalar": lambda x, y: aten._add_relu(x, -3, 2),
+            "in place": lambda x, y: aten._add_relu_(x + 0, y),
+        },
+        x,
+        y,
+    )
+
+
+def test_gradients_of_embeddings() -> None:
+    dy, indices = torch.rand(3, 4), torch.tensor([0, 2, 2])
+    check(lambda dy, i: aten.embedding_backward(dy, i, 5, 0, True, False), dy, indices)
+
+
 def test_statistics_of_a_batch() -> None:
     x, values = torch.rand(2, 3, 4), torch.rand(3)
     check(lambda x: aten.batch_norm_update_stats(x, None, None, 0.1), x)

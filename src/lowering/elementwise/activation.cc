@@ -148,6 +148,17 @@ Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
 }
 
+// relu(self + alpha * other).
+Value relu_of_sum(GraphBuilder& g, Value self, Value other, const Scalar& alpha) {
+  const ElementType type = g.result().element_type;
+  if (type != self.element_type() || !(bits_of(type) >= 32))
+    g.refuse("the result has another type than self, or fewer than 32 bits; call add and relu");
+  Value term = operand(g, other, type);
+  if (!alpha.is_static() || alpha.to_double() != 1) term = g.op("Mul", term, g.scalar_like(term, alpha));
+  Value sum = g.op("Add", operand(g, self, type), term);
+  return g.op("Max", sum, g.scalar_like(sum, 0));
+}
+
 // Softmax of the elements where the mask is false; 0 where it is true. NaN if it hides a whole row.
 Value masked_softmax(GraphBuilder& g, Value self, Value mask, std::optional<int64_t> dim, Ignored) {
   if (mask.dims() != self.dims()) g.refuse("the mask has other sizes than the input; expand it");
@@ -182,6 +193,12 @@ void register_activation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::relu(Tensor self) -> Tensor", Since{9}, relu);
+  on("aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", Since{12},
+     relu_of_sum);
+  on("aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", Since{12},
+     [](GraphBuilder& g, Value self, Scalar other, Scalar alpha) {
+       return relu_of_sum(g, self, g.scalar_like(self, other), alpha);
+     });
   on("aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor",
      Since{9}, masked_softmax);
   on("aten::relu6(Tensor self) -> Tensor", Since{9},

@@ -88,6 +88,14 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
   on("aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
      "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      Since{16}, embedding_gradient);
+  on("aten::embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, "
+     "bool scale_grad_by_freq, bool sparse) -> Tensor",
+     Since{16},
+     [](GraphBuilder& g, Value grad, Value indices, Dim rows, Dim padding_idx, bool by_frequency,
+        bool sparse) {
+       if (sparse) g.refuse("its gradient is sparse; construct the embedding with sparse=False");
+       return embedding_gradient(g, grad, indices, rows, padding_idx, by_frequency);
+     });
   on("aten::_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, "
      "Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, "
      "Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
