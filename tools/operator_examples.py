@@ -158,7 +158,7 @@ def _private() -> Examples:
     mean = torch.rand(4)
     points, edges = torch.rand(9, 2), torch.linspace(0, 1, 4)
     volume, kernel = torch.rand(1, 2, 5, 5, 5), torch.rand(2, 2, 3, 3, 3)
-    grid = torch.rand(1, 3, 3, 2)
+    grid, indices = torch.rand(1, 3, 3, 2), torch.zeros(3, 4, dtype=torch.int64)
     found: Examples = {
         "aten::_aminmax": (aten._aminmax, (ROWS,)),
         "aten::_aminmax.dim": (lambda x: aten._aminmax.dim(x, 1), (ROWS,)),
@@ -204,6 +204,16 @@ def _private() -> Examples:
         "aten::embedding_backward": (
             lambda x: aten.embedding_backward(x, torch.tensor([0, 2, 2]), 5, -1, False, False),
             (ROWS,),
+        ),
+        "aten::gather_backward": (lambda x, i: aten.gather_backward(x, x, 0, i, False), (ROWS, indices)),
+        "aten::cummaxmin_backward": (lambda x, i: aten.cummaxmin_backward(x, x, i, 0), (ROWS, indices)),
+        "aten::value_selecting_reduction_backward": (
+            lambda x, i: aten.value_selecting_reduction_backward(x[0], 0, i[0], [3, 4], False),
+            (ROWS, indices),
+        ),
+        "aten::index_select_backward": (
+            lambda x, i: aten.index_select_backward(x, [3, 5], 1, i[0]),
+            (ROWS, indices),
         ),
         "aten::trace_backward": (lambda x: aten.trace_backward(x, [3, 4]), (torch.tensor(1.0),)),
         "aten::randint_like.Tensor": (lambda x, high: torch.randint_like(x, high), (ROWS, torch.tensor(5))),

@@ -145,6 +145,25 @@ def test_sums_with_an_activation(dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_gradients_of_selections(dtype: torch.dtype) -> None:
+    dy, x, rows = torch.rand(3, 4).to(dtype), torch.rand(3, 4).to(dtype), torch.tensor([0, 2, 2, 1])
+    indices = torch.tensor([[0, 2, 2, 1], [1, 2, 0, 1], [0, 2, 2, 2]])
+    check(lambda dy, x, i: aten.gather_backward(dy, x, -2, i, False), dy, x, indices)
+    check(lambda dy, x, i: aten.gather_backward(dy[:2, :3], x, 1, i[:2, :3], False), dy, x, indices)
+    check(lambda dy, x: aten.cummaxmin_backward(dy, x, x.cummax(-1)[1], -1), dy, x)
+    check(
+        {
+            "selected": lambda dy, i: aten.index_select_backward(dy, [3, 5], 1, i),
+            "reduced": lambda dy, i: aten.value_selecting_reduction_backward(dy[0], 0, i, [3, 4], False),
+            "kept": lambda dy, i: aten.value_selecting_reduction_backward(dy[:1], -2, i[None], [3, 4], True),
+            "a number": lambda dy, i: aten.value_selecting_reduction_backward(dy[0, 0], 0, i[0], [], False),
+        },
+        dy,
+        rows,
+    )
+
+
 def test_gradients_of_embeddings() -> None:
     dy, indices = torch.rand(3, 4), torch.tensor([0, 2, 2])
     check(lambda dy, i: aten.embedding_backward(dy, i, 5, 0, True, False), dy, indices)

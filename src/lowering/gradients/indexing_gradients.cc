@@ -12,6 +12,16 @@ Value zeros(GraphBuilder& g, Value grad, const std::vector<Dim>& dims) {
   return filled(g, dims, 0, grad.element_type());
 }
 
+// Adds the elements of `grad` to those of zeros at `indices` along `dim`.
+Value gradient_of_gather(GraphBuilder& g, Value grad, const std::vector<Dim>& dims, int64_t dim,
+                         Value indices) {
+  const ElementType type = grad.element_type(), wide = opmath_type(type);
+  if (dims.empty()) return g.reshape(grad, dims);
+  const int64_t axis = wrap_axis(dim, static_cast<int64_t>(dims.size()));
+  return g.cast(
+      scatter_elements(g, filled(g, dims, 0, wide), indices, g.cast(grad, wide), axis, Reduction::add), type);
+}
+
 // Adds the rows of `grad` to those at `indices`; those of `padding_idx` do not count.
 Value embedding_gradient(GraphBuilder& g, Value grad, Value indices, const Dim& rows, const Dim& padding_idx,
                          bool by_frequency) {
@@ -133,6 +143,33 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
        Value is_diagonal =
            g.cast(g.op("EyeLike", filled(g, dims, 0, ElementType::float32)), ElementType::boolean);
        return g.op("Where", is_diagonal, grad, nothing);
+     });
+  on("aten::gather_backward(Tensor grad, Tensor self, int dim, Tensor index, bool sparse_grad) -> Tensor",
+     Since{16}, [](GraphBuilder& g, Value grad, Value self, int64_t dim, Value indices, bool sparse) {
+       if (sparse) g.refuse("its gradient is sparse; call gather with sparse_grad=False");
+       return gradient_of_gather(g, grad, self.dims(), dim, indices);
+     });
+  on("aten::cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor", Since{16},
+     [](GraphBuilder& g, Value grad, Value input, Value indices, int64_t dim) {
+       return gradient_of_gather(g, grad, input.dims(), dim, indices);
+     });
+  on("aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, "
+     "bool keepdim) -> Tensor",
+     Since{16}, [](GraphBuilder& g, Value grad, int64_t dim, Value indices, Dims dims, bool keepdim) {
+       if (!keepdim && !dims.empty()) {
+         const int64_t axis = wrap_axis(dim, static_cast<int64_t>(dims.size()));
+         grad = g.unsqueeze(grad, {axis}), indices = g.unsqueeze(indices, {axis});
+       }
+       return gradient_of_gather(g, grad, dims, dim, indices);
+     });
+  on("aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor",
+     Since{16}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Value indices) {
+       const ElementType type = grad.element_type(), wide = opmath_type(type);
+       if (dims.empty()) g.refuse("the gradient of a selection from a number; select from a vector");
+       const int64_t axis = wrap_axis(dim, static_cast<int64_t>(dims.size()));
+       Value rows = g.reshape(indices, {element_count(indices)});
+       return g.cast(
+           scatter_rows(g, filled(g, dims, 0, wide), axis, rows, g.cast(grad, wide), Reduction::add), type);
      });
   on("aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
