@@ -215,6 +215,8 @@ def _private() -> Examples:
             lambda x, i: aten.index_select_backward(x, [3, 5], 1, i[0]),
             (ROWS, indices),
         ),
+        "aten::flatten_dense_tensors": (lambda x, y: aten.flatten_dense_tensors([x, y]), (ROWS, mean)),
+        "aten::unflatten_dense_tensors": (lambda x, y: aten.unflatten_dense_tensors(x, [y, y]), (torch.rand(8), mean)),
         "aten::trace_backward": (lambda x: aten.trace_backward(x, [3, 4]), (torch.tensor(1.0),)),
         "aten::randint_like.Tensor": (lambda x, high: torch.randint_like(x, high), (ROWS, torch.tensor(5))),
         "aten::_standard_gamma": (lambda x: torch._standard_gamma(x), (ROWS,)),

@@ -56,7 +56,7 @@ REASONS = {
     ),
     "of which torch cannot determine the sizes, or returns a number": "unique_dim_consecutive, _batch_norm_impl_index",
     "parts of other operators, or private forms of them": (
-        "slice_inverse, flatten_dense_tensors, unflatten_dense_tensors, _fused_moving_avg_obs_fq_helper_functional, "
+        "slice_inverse, _fused_moving_avg_obs_fq_helper_functional, "
         "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*, _convolution_double*"
     ),
     "of memory, devices and storages": (

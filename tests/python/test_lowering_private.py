@@ -39,6 +39,24 @@ def test_shapes() -> None:
     check(lambda x: aten._reshape_copy(x, [5, -1]), x)
 
 
+def test_lists_of_tensors_in_one() -> None:
+    x, y, n = torch.rand(3, 4), torch.rand(2), torch.rand(())
+    check(lambda *tensors: aten.flatten_dense_tensors(tensors), x, y, n)
+    check(lambda x, y: aten.unflatten_dense_tensors(aten.flatten_dense_tensors([x, y]) + 1, [x.mT, y]), x, y)
+    check(lambda x, y: aten.unflatten_dense_tensors(x.flatten(), [y]), x, y)
+
+
+def test_views_in_lists_follow_writes() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        [part] = aten.unflatten_dense_tensors(x, [y])
+        x.mul_(2)
+        return part + 0
+
+    with pytest.raises(opbridge.UnsupportedError):
+        check(function, torch.rand(6), torch.rand(2, 2))
+
+
 def test_copies_keep_what_the_source_was() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = x + 1

@@ -104,6 +104,8 @@ UNDECLARED = {
     "_to_copy": "copies, in another type, which the rule for conversions tells apart",
     "type_as": "gives a tensor of that type back",
     "channel_shuffle": "is a view in one group",
+    "flatten_dense_tensors": "gives its only tensor back, flattened",
+    "unflatten_dense_tensors": "splits its tensor",
     "conj_physical": "gives a real tensor back",
     "sum_to_size": "gives a tensor of that size back",
     "_autocast_to_full_precision": "gives a tensor of that type back",

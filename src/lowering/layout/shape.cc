@@ -183,6 +183,23 @@ void register_shape(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
   on("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
+  on("aten::flatten_dense_tensors(Tensor[] tensors) -> Tensor", Since{9},
+     [](GraphBuilder& g, std::vector<Value> tensors) {
+       for (Value& tensor : tensors) tensor = flat(g, g.cast(tensor, g.result().element_type));
+       return g.concat(tensors, 0);
+     });
+  on("aten::unflatten_dense_tensors(Tensor flat, Tensor[] tensors) -> Tensor[]", Since{9},
+     [](GraphBuilder& g, Value values, std::vector<Value> tensors) {
+       std::vector<Dim> counts;
+       for (Value tensor : tensors) counts.push_back(element_count(tensor));
+       Dim rest = values.dim(0);
+       for (const Dim& count : counts) rest = rest - count;
+       if (!rest.is(0)) counts.push_back(rest);  // PyTorch ignores what follows
+       std::vector<Value> parts = g.split(values, 0, counts);
+       parts.resize(tensors.size());
+       for (size_t i = 0; i < parts.size(); ++i) parts[i] = g.reshape(parts[i], tensors[i].dims());
+       return parts;
+     });
   on("aten::squeeze(Tensor(a) self) -> Tensor(a)", Since{9}, to_result_shape);
   on("aten::ravel(Tensor(a) self) -> Tensor(a)", Since{9}, to_result_shape);
   for (const char* line : {"aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
