@@ -217,6 +217,14 @@ def _private() -> Examples:
         ),
         "aten::flatten_dense_tensors": (lambda x, y: aten.flatten_dense_tensors([x, y]), (ROWS, mean)),
         "aten::unflatten_dense_tensors": (lambda x, y: aten.unflatten_dense_tensors(x, [y, y]), (torch.rand(8), mean)),
+        "aten::_slow_conv2d_backward.output_mask": (
+            lambda g, x, w: aten._slow_conv2d_backward.output_mask(g, x, w, [3, 3], [1, 1], [0, 0], [True] * 3),
+            (torch.rand(1, 4, 4, 4), X, KERNEL),
+        ),
+        "aten::_grid_sampler_2d_cpu_fallback_backward": (
+            lambda g, x, grid: aten._grid_sampler_2d_cpu_fallback_backward(g, x, grid, 0, 0, False),
+            (torch.rand(1, 4, 3, 3), X, grid),
+        ),
         "aten::trace_backward": (lambda x: aten.trace_backward(x, [3, 4]), (torch.tensor(1.0),)),
         "aten::randint_like.Tensor": (lambda x, high: torch.randint_like(x, high), (ROWS, torch.tensor(5))),
         "aten::_standard_gamma": (lambda x: torch._standard_gamma(x), (ROWS,)),

@@ -182,6 +182,22 @@ def test_gradients_of_selections(dtype: torch.dtype) -> None:
     )
 
 
+def test_gradients_of_kernels() -> None:
+    dy, x, weight = torch.rand(2, 3, 4, 5), torch.rand(2, 4, 7, 5), torch.rand(3, 4, 3, 3)
+    op = aten._slow_conv2d_backward.output_mask
+    check(lambda dy, x, w: op(dy, x, w, [3, 3], [2, 1], [1, 1], [True] * 3), dy, x, weight)
+    dy, x, grid = torch.rand(1, 2, 3, 4), torch.rand(1, 2, 5, 6), torch.rand(1, 3, 4, 2) * 2.2 - 1.1
+    for mode, padding in ((0, 0), (0, 1), (1, 2)):
+        check(
+            lambda *tensors, mode=mode, padding=padding: aten._grid_sampler_2d_cpu_fallback_backward(
+                *tensors, mode, padding, True
+            ),
+            dy,
+            x,
+            grid,
+        )
+
+
 def test_gradients_of_embeddings() -> None:
     dy, indices = torch.rand(3, 4), torch.tensor([0, 2, 2])
     check(lambda dy, i: aten.embedding_backward(dy, i, 5, 0, True, False), dy, indices)

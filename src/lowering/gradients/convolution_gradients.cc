@@ -103,6 +103,14 @@ void register_convolution_gradients(SymbolicRegistry& registry) {
        return convolution_gradient(g, grad, input, weight,
                                    {stride, padding, dilation, groups, transposed, output_padding}, mask);
      });
+  on("aten::_slow_conv2d_backward.output_mask(Tensor grad_output, Tensor self, Tensor weight, "
+     "SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask) -> "
+     "(Tensor grad_input, Tensor grad_weight, Tensor grad_bias)",
+     Since{9},
+     [](GraphBuilder& g, Value grad, Value input, Value weight, Ignored, Ints stride, Ints padding,
+        std::vector<bool> mask) {
+       return convolution_gradient(g, grad, input, weight, {stride, padding, {1, 1}, 1, false, {}}, mask);
+     });
 }
 
 }  // namespace opbridge::lowering

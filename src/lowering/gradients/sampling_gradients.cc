@@ -145,6 +145,15 @@ void register_sampling_gradients(SymbolicRegistry& registry) {
          return Sampling(g, grad, input, grid, padding, align_corners).run(mode == nearest_mode, mask);
        });
   }
+  on("aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, "
+     "int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)",
+     Since{16},
+     [](GraphBuilder& g, Value grad, Value input, Value grid, int64_t mode, int64_t padding,
+        bool align_corners) {
+       if (mode != linear_mode && mode != nearest_mode)
+         g.refuse("the gradient of cubic sampling is not supported; sample with mode='bilinear'");
+       return Sampling(g, grad, input, grid, padding, align_corners).run(mode == nearest_mode, {true, true});
+     });
 }
 
 }  // namespace opbridge::lowering
