@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.grouped_convolutions import keep_groups_dynamic
 from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
@@ -44,6 +45,7 @@ def watch_sizes(
     with (
         keep_sizes_in_tensors(),
         reduce_pooled_axes(),
+        keep_groups_dynamic(),
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),

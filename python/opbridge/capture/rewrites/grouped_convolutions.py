@@ -1,0 +1,80 @@
+"""Convolutions whose number of groups is a dynamic size, as in a blur of each channel: ``groups=x.shape[1]``.
+
+A node has a constant number of groups. Each group is a product of matrices: its weights, and the elements under each
+window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.patch_points import CONVOLUTIONS
+
+Function = Callable[..., torch.Tensor]
+
+
+@contextlib.contextmanager
+def keep_groups_dynamic() -> Iterator[None]:
+    with contextlib.ExitStack() as until_the_end:
+        for axes, points in CONVOLUTIONS.items():
+            for point in points:
+                until_the_end.enter_context(patch(point, _convolution(point.original, axes)))
+        yield
+
+
+def _convolution(original: Function, axes: int) -> Function:
+    @functools.wraps(original)
+    def convolve(
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+    ) -> torch.Tensor:
+        kernel = weight.shape[2:]
+        if not isinstance(groups, torch.SymInt) or not all(isinstance(size, int) for size in kernel):
+            return original(input, weight, bias, stride, padding, dilation, groups)
+        if input.dim() == axes + 1:
+            return convolve(input[None], weight, bias, stride, padding, dilation, groups)[0]
+        steps, gaps = _for_axes(stride, axes), _for_axes(dilation, axes)
+        spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
+        if padding == "same":
+            edges = [(span // 2, span - span // 2) for span in spans]
+        else:
+            edges = [(size, size) for size in _for_axes(0 if padding == "valid" else padding, axes)]
+        padded = F.pad(input, [size for edge in reversed(edges) for size in edge])
+        counts = [
+            (size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)
+        ]
+        result = _products(padded, weight, steps, gaps, counts, groups)
+        return result if bias is None else result + bias.reshape([-1] + [1] * axes)
+
+    return convolve
+
+
+def _products(
+    padded: torch.Tensor, weight: torch.Tensor, steps: list[int], gaps: list[int], counts: list[Any], groups: Any
+) -> torch.Tensor:
+    """The convolution of images, or of sequences as images of one row. ``counts`` are the numbers of windows."""
+    kernel, rows = weight.shape[2:], (1,) * (2 - len(counts))
+    image = padded.unsqueeze(2) if rows else padded
+    windows = F.unfold(image, (*rows, *kernel), dilation=(*rows, *gaps), stride=(*rows, *steps))
+    made, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(kernel)
+    of_groups = windows.reshape(padded.shape[0], groups, elements, windows.shape[-1])
+    products = weight.reshape(groups, made, elements) @ of_groups
+    return products.reshape(padded.shape[0], weight.shape[0], *counts)
+
+
+def _for_axes(value: Any, axes: int) -> list[Any]:
+    values = list(value) if isinstance(value, Sequence) else [value]
+    return values * axes if len(values) == 1 else values
