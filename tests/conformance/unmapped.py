@@ -44,7 +44,12 @@ REASONS = {
     "that raise an error on CPUs: of other devices, or of one mode of PyTorch": (
         "*_overrideable*, _scaled_grouped_mm*, prims::xor_sum"
     ),
-    "derivatives that C++ code of autograd calls; a capture sees the operators in them": "*_backward*, *_grad",
+    "derivatives that C++ code of autograd calls; a capture sees the operators in them": (
+        "_thnn_*_backward, to_mkldnn_backward, *_rnn_layer_backward, _weight_norm_differentiable_backward, "
+        "matrix_exp_backward, conv_tbc_backward, _batch_norm_impl_index_backward, affine_grid_generator_backward, "
+        "cumprod_backward, masked_select_backward, _convolution_double_backward, _fake_quantize_learnable_*_backward, "
+        "_standard_gamma_grad, _dirichlet_grad"
+    ),
     "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
     "fast paths of transformers, which the captures turn off": (
         "_native_multi_head_attention, _transformer_encoder_layer_fwd"
@@ -57,7 +62,7 @@ REASONS = {
     "of which torch cannot determine the sizes, or returns a number": "unique_dim_consecutive, _batch_norm_impl_index",
     "parts of other operators, or private forms of them": (
         "slice_inverse, _fused_moving_avg_obs_fq_helper_functional, "
-        "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*, _convolution_double*"
+        "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*"
     ),
     "of memory, devices and storages": (
         "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"
