@@ -217,8 +217,11 @@ def _reason(key: str, forms: list[list[str]]) -> str:
     if any(forms):
         return ""
     schema: Any = schema_of_name(key)
-    takes_tensors = schema is None or any("Tensor" in str(argument.type) for argument in schema.arguments)
-    return "the value itself" if takes_tensors else "a constant"
+    # An argument named like is read for its sizes alone.
+    takes_values = schema is None or any(
+        "Tensor" in str(each.type) and each.name != "like" for each in schema.arguments
+    )
+    return "the value itself" if takes_values else "a constant"
 
 
 def _is_of_this_torch(key: str) -> bool:
