@@ -129,6 +129,7 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::norm.out", "aten::norm.ScalarOpt_dim"},
     {"aten::normal.out", "aten::normal_functional"},
     {"aten::prod.int_out", "aten::prod.dim_int"},
+    {"aten::qr.Q", "aten::qr", {"Q", "R"}},
     {"aten::range.out", "aten::range.step"},
     {"aten::range.out_", "aten::range"},
     {"aten::slogdet.out", "aten::slogdet", {"sign", "logabsdet"}},
