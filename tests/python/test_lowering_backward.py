@@ -581,9 +581,7 @@ def test_of_an_open_number_of_segments():
 UNMAPPED = {
     "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
     "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
-    "aten::_grid_sampler_2d_cpu_fallback_backward": "grid_sampler_2d_backward takes its place",
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": "it raises an error in torch",
-    "aten::_slow_conv2d_backward.output_mask": "convolution_backward takes its place",
     "aten::convolution_backward_overrideable": "it raises an error in torch",
     "aten::mkldnn_rnn_layer_backward": "of a fused layer with a workspace",
 }

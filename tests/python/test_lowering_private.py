@@ -257,6 +257,11 @@ def test_solving() -> None:
     factor = torch.linalg.cholesky(torch.eye(3) + 0.1)
     check(lambda b, a: aten._cholesky_solve_helper(b, a, False), torch.rand(3, 2), factor)
     check(lambda b, a: aten._cholesky_solve_helper(b, a, True), torch.rand(3, 2), factor.mT.contiguous())
+    check(
+        lambda b, a: torch.view_as_real(aten._cholesky_solve_helper(b, a, False)),
+        torch.rand(3, 2, dtype=torch.complex64),
+        factor.to(torch.complex64),
+    )
 
 
 @CAPTURES

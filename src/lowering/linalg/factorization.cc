@@ -153,11 +153,12 @@ void register_solvers(SymbolicRegistry& registry) {
        return Values{x, a.value};
      });
 
-  for (const char* line : {"aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-                           "aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor"}) {
-    on(line, Since{8}, [](GraphBuilder& g, Value self, Value factor, bool upper) {
+  for (const auto& [line, name] :
+       {std::pair{"aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", "input2"},
+        std::pair{"aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor", "A"}}) {
+    on(line, Since{8}, [name](GraphBuilder& g, Value self, Value factor, bool upper) {
       const std::vector<Dim> batch = result_batch(g, 2);
-      const Matrices l = expanded(g, matrices(g, factor, "the factor"), batch);
+      const Matrices l = expanded(g, matrices(g, factor, name), batch);
       const Matrices b = expanded(g, matrices(g, self, "self"), batch);
       return g.op("opbridge::cholesky_solve", l.value, b.value, attr("upper", upper),
                   attr("complex", l.complex));
