@@ -1,3 +1,5 @@
+#include "lowering/elementwise/activation.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -86,6 +88,8 @@ Value hardswish(GraphBuilder& g, Value x) {
   return g.op("Mul", x, hardsigmoid(g, x));
 }
 
+}  // namespace
+
 Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
   return in_opmath_type(g, self, [&](Value x) {
     if (g.opset() >= 20 && x.element_type() != ElementType::float64)
@@ -104,6 +108,8 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
     return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));
   });
 }
+
+namespace {
 
 // log(1 + exp(beta * x)) / beta, or x where beta * x exceeds the threshold.
 Value softplus_above(GraphBuilder& g, Value self, double beta, double threshold) {

@@ -127,6 +127,13 @@ class Sampling {
   std::vector<Coordinate> coordinates_;
 };
 
+std::vector<Value> sampling_gradient(GraphBuilder& g, Value grad, Value input, Value grid, int64_t mode,
+                                     int64_t padding, bool align_corners, const std::vector<bool>& mask) {
+  if (mode != linear_mode && mode != nearest_mode)
+    g.refuse("the gradient of cubic sampling is not supported; sample with mode='bilinear'");
+  return Sampling(g, grad, input, grid, padding, align_corners).run(mode == nearest_mode, mask);
+}
+
 }  // namespace
 
 void register_sampling_gradients(SymbolicRegistry& registry) {
@@ -137,22 +144,14 @@ void register_sampling_gradients(SymbolicRegistry& registry) {
                    "int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> "
                    "(Tensor, Tensor)",
                    axes),
-       Since{16},
-       [](GraphBuilder& g, Value grad, Value input, Value grid, int64_t mode, int64_t padding,
-          bool align_corners, std::vector<bool> mask) {
-         if (mode != linear_mode && mode != nearest_mode)
-           g.refuse("the gradient of cubic sampling is not supported; sample with mode='bilinear'");
-         return Sampling(g, grad, input, grid, padding, align_corners).run(mode == nearest_mode, mask);
-       });
+       Since{16}, sampling_gradient);
   }
   on("aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, "
      "int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)",
      Since{16},
      [](GraphBuilder& g, Value grad, Value input, Value grid, int64_t mode, int64_t padding,
         bool align_corners) {
-       if (mode != linear_mode && mode != nearest_mode)
-         g.refuse("the gradient of cubic sampling is not supported; sample with mode='bilinear'");
-       return Sampling(g, grad, input, grid, padding, align_corners).run(mode == nearest_mode, {true, true});
+       return sampling_gradient(g, grad, input, grid, mode, padding, align_corners, {true, true});
      });
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numbers>
 
 #include "builder/exact_floats.h"
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/elementwise/activation.h"
 #include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 
@@ -260,8 +260,8 @@ void register_linear(SymbolicRegistry& registry) {
      Since{9},
      [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha, bool use_gelu) {
        const ElementType type = g.result().element_type;
-       Formula x(g, operand(g, add_product(g, self, mat1, mat2, beta, alpha), type));
-       return g.cast(use_gelu ? x * 0.5 * (1 + erf(x * std::numbers::sqrt2 * 0.5)) : max(x, 0), type);
+       Value x = operand(g, add_product(g, self, mat1, mat2, beta, alpha), type);
+       return g.cast(use_gelu ? gelu(g, x, "none") : Value(max(Formula(g, x), 0)), type);
      });
   // Linear combinations of the slices of `input` along dim 0, one for each row of the coefficients.
   on("aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor", Since{9},

@@ -27,6 +27,7 @@ Value multiply(GraphBuilder& g, Value a, Value b) {
 Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument) {
   // PyTorch accepts integer matrices only if they are empty.
   if (!is_floating_point(value.element_type())) g.refuse("integer matrices are not supported");
+  if (!g.call()->find(argument)) g.refuse("its mapping reads an argument that the call lacks");
   return {value, is_in_pairs(g, argument)};
 }
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.axes import for_axes
 from opbridge.torch_compat.patch_points import CONVOLUTIONS
 
 Function = Callable[..., torch.Tensor]
@@ -46,12 +47,12 @@ def _convolution(original: Function, axes: int) -> Function:
             return original(input, weight, bias, stride, padding, dilation, groups)
         if input.dim() == axes + 1:
             return convolve(input[None], weight, bias, stride, padding, dilation, groups)[0]
-        steps, gaps = _for_axes(stride, axes), _for_axes(dilation, axes)
+        steps, gaps = for_axes(stride, axes), for_axes(dilation, axes)
         spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
         if padding == "same":
             edges = [(span // 2, span - span // 2) for span in spans]
         else:
-            edges = [(size, size) for size in _for_axes(0 if padding == "valid" else padding, axes)]
+            edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, axes)]
         padded = F.pad(input, [size for edge in reversed(edges) for size in edge])
         counts = [
             (size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)
@@ -73,8 +74,3 @@ def _products(
     of_groups = windows.reshape(padded.shape[0], groups, elements, windows.shape[-1])
     products = weight.reshape(groups, made, elements) @ of_groups
     return products.reshape(padded.shape[0], weight.shape[0], *counts)
-
-
-def _for_axes(value: Any, axes: int) -> list[Any]:
-    values = list(value) if isinstance(value, Sequence) else [value]
-    return values * axes if len(values) == 1 else values

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.axes import for_axes
 from opbridge.torch_compat.symbols import AVERAGES, MAXIMA
 
 Function = Callable[..., Any]
@@ -29,12 +30,7 @@ def _reduced(
 ) -> tuple[torch.Tensor, Any, Any]:
     """``input`` without the axes that are pooled as a whole, but for one element, and the windows and strides that pool
     the others."""
-
-    def of_axes(value: Any) -> list[Any]:
-        numbers = list(value) if isinstance(value, Sequence) else [value]
-        return numbers * rank if len(numbers) == 1 else numbers
-
-    kernel, paddings, dilations = of_axes(kernel_size), of_axes(padding), of_axes(dilation)
+    kernel, paddings, dilations = (for_axes(value, rank) for value in (kernel_size, padding, dilation))
     whole = [
         axis
         for axis in range(-rank, 0)
@@ -42,7 +38,7 @@ def _reduced(
     ]
     if not whole:
         return input, kernel_size, stride
-    strides = of_axes(stride) if stride else list(kernel)  # no stride, or an empty list, is that of the windows
+    strides = for_axes(stride, rank) if stride else list(kernel)  # no stride, or an empty list, is that of the windows
     for axis in whole:
         kernel[axis] = strides[axis] = 1
     return reduce(input, whole, keepdim=True), kernel, strides
