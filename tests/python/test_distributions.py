@@ -121,3 +121,8 @@ def test_gamma_of_dynamic_sizes_and_extremes(tmp_path: pathlib.Path) -> None:
     [x] = opbridge.runtime.run(session, {name: extremes})
     assert (x[0] == torch.finfo().tiny).all()  # as in PyTorch
     torch.testing.assert_close(x[1], extremes[1], rtol=1e-3, atol=0)
+    without = torch.tensor([[0.0, -0.0], [torch.nan, 0.0]])
+    [x] = opbridge.runtime.run(session, {name: without})
+    assert (x == torch.finfo().tiny).all()
+    [x] = opbridge.runtime.run(session, {name: torch.full((1, 2), torch.inf)})
+    assert (x == torch.inf).all()

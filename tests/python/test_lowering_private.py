@@ -274,3 +274,23 @@ def test_operators_that_return_nothing_write_their_arguments(capture: Any, name:
             return values + 1, indices + 1
 
     opbridge.export(Model(), (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture, verify=True)
+
+
+def test_a_mask_of_one_number() -> None:
+    masked = {"shown": lambda x: aten._masked_softmax(x, x > 9), "hidden": lambda x: aten._masked_softmax(x, x < 9)}
+    check(masked, torch.tensor(2.0))
+
+
+@pytest.mark.parametrize(
+    ("x", "coefficients"),
+    [
+        (torch.ones(3, 4), torch.ones(2, 2)),
+        (torch.ones(3, 4), torch.ones(2, 3, dtype=torch.float64)),
+        (torch.ones(3, 4, dtype=torch.int32), torch.ones(2, 3, dtype=torch.int32)),
+    ],
+    ids=["columns", "type", "integers"],
+)
+def test_coefficients_that_do_not_fit_are_refused(x: torch.Tensor, coefficients: torch.Tensor, tmp_path: Any) -> None:
+    # PyTorch's kernel would read other memory; torch.export runs its rule of shapes alone.
+    with pytest.raises(opbridge.UnsupportedError, match="a column for each slice"):
+        opbridge.export(aten._compute_linear_combination, (x, coefficients), tmp_path / "model.onnx")

@@ -168,6 +168,8 @@ Value relu_of_sum(GraphBuilder& g, Value self, Value other, const Scalar& alpha)
 // Softmax of the elements where the mask is false; 0 where it is true. NaN if it hides a whole row.
 Value masked_softmax(GraphBuilder& g, Value self, Value mask, std::optional<int64_t> dim, Ignored) {
   if (mask.dims() != self.dims()) g.refuse("the mask has other sizes than the input; expand it");
+  if (self.rank() == 0)
+    return g.squeeze(masked_softmax(g, g.unsqueeze(self, {0}), g.unsqueeze(mask, {0}), 0, {}), {0});
   return in_opmath_type(g, self, [&](Value x) {
     Value hidden = g.cast(mask, ElementType::boolean);
     Value shown = g.op("Where", hidden, g.scalar_like(x, -INFINITY), x);

@@ -266,6 +266,11 @@ void register_linear(SymbolicRegistry& registry) {
   // Linear combinations of the slices of `input` along dim 0, one for each row of the coefficients.
   on("aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor", Since{9},
      [](GraphBuilder& g, Value input, Value coefficients) {
+       // PyTorch does not check this, and reads other memory.
+       if (coefficients.rank() != 2 || coefficients.dim(1) != input.dim(0) ||
+           coefficients.element_type() != input.element_type() || !is_floating_point(input.element_type()))
+         g.refuse(
+             "the coefficients are not a floating-point matrix with a column for each slice of the input");
        const ElementType type = opmath_type(input.element_type());
        const Dim rest = element_count(last_dims(input.dims(), input.rank() - 1));
        Value rows = g.reshape(g.cast(input, type), {input.dim(0), rest});

@@ -176,6 +176,11 @@ Value by_kernel(GraphBuilder& g, const char* op, std::vector<Value> parameters) 
   return g.cast(kernel(g, op, std::move(operands), {opmath_type(type), dims}), type);
 }
 
+// The greater of `x` and `least`, which also takes the place of NaN.
+Value at_least(GraphBuilder& g, Value x, double least) {
+  return where(Formula(g, x) > least, Formula(g, x), least);
+}
+
 // Draws from the gamma distributions of the shapes `self`, in float64, by rejection (Marsaglia and Tsang
 // 2000, doi:10.1145/358407.358414). A proposal is accepted with a probability of at least 0.95. Of 8
 // proposals all are rejected with a probability below 1e-10; then the first one is the result, where a loop
@@ -201,7 +206,8 @@ Value gamma(GraphBuilder& g, Value self) {
   Formula accepted = is_positive && log(uniform(proposals)) < bound;
   Value first = g.op("ArgMax", g.cast(accepted, ElementType::int32), attr("axis", 0), attr("keepdims", 1));
   Value chosen = g.squeeze(g.op("GatherElements", Value(v), first, attr("axis", 0)), {0});
-  return max(d * Formula(g, chosen) * power, number(std::numeric_limits<double>::min(), shape));
+  Formula sample = where(shape == 0, 0, d * Formula(g, chosen) * power);
+  return at_least(g, sample, std::numeric_limits<double>::min());
 }
 
 // The least positive normal number, which PyTorch's kernels return instead of 0, and the number before 1.
@@ -219,14 +225,14 @@ Ends ends_of(ElementType type) {
 Value standard_gamma(GraphBuilder& g, Value self, Ignored) {
   Value drawn = gamma(g, self);
   const ElementType type = g.result().element_type;
-  return g.cast(g.op("Max", drawn, g.scalar_like(drawn, ends_of(type).least)), type);
+  return g.cast(at_least(g, drawn, ends_of(type).least), type);
 }
 
 Value dirichlet(GraphBuilder& g, Value self, Ignored) {
   Value drawn = gamma(g, self);
   const ElementType type = g.result().element_type;
   Value share = g.op("Div", drawn, g.reduce("ReduceSum", drawn, {-1}, true));
-  share = g.op("Max", share, g.scalar_like(share, ends_of(type).least));
+  share = at_least(g, share, ends_of(type).least);
   return g.cast(g.op("Min", share, g.scalar_like(share, ends_of(type).most)), type);
 }
 
