@@ -8,6 +8,7 @@
 
 #include "builder/constant_limit.h"
 #include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge {
 namespace {
@@ -55,11 +56,10 @@ Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
   const std::span<const Dim> from = value.ranked() ? std::span(value.dims()) : std::span<const Dim>();
   const auto is_zero = [](const Dim& dim) { return dim.is(0); };
-  const auto is_zero_or_may_be = [](const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); };
   Value result;
   if (const auto shape = tensor::constant_reshape(from, dims)) {
     result = op("Reshape", value, ints(*shape));
-  } else if (opset_ >= 14 && std::ranges::any_of(dims, is_zero_or_may_be)) {
+  } else if (opset_ >= 14 && tensor::may_be_empty(dims)) {
     result = op("Reshape", value, sizes(dims), attr("allowzero", 1));
   } else if (std::ranges::none_of(dims, is_zero)) {
     result = op("Reshape", value, sizes(dims));

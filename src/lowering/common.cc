@@ -235,10 +235,6 @@ std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count) {
   return dims.last(checked_count(dims, count));
 }
 
-bool may_be_empty(std::span<const Dim> dims) {
-  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.least() == 0; });
-}
-
 Dim element_count(Value value) { return element_count(value.dims()); }
 
 std::vector<int64_t> axes_except(int64_t axis, int64_t rank) {

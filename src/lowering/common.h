@@ -97,9 +97,7 @@ std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);
 std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
 
 using tensor::element_count;
-// Whether a dim is 0, or may be when the model runs. A dim whose bound is negative is a count of windows,
-// which PyTorch refuses below 1.
-bool may_be_empty(std::span<const Dim> dims);
+using tensor::may_be_empty;
 Dim element_count(Value value);
 Value flat(GraphBuilder& g, Value value);  // reshaped to one dim
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "opbridge/operator/tensor.h"
+#include "tensor/shape.h"
 
 namespace opbridge::tensor {
 namespace {
@@ -199,8 +200,6 @@ std::optional<double> number_of(const ir::Weight& weight) {
   const std::optional<ir::Weight> number = convert_weight(weight, ElementType::float64);
   return number ? std::optional(number->as<double>()[0]) : std::nullopt;
 }
-
-bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_or(0) < 1; }
 
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to) {
   std::vector<int64_t> shape;

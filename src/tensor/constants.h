@@ -24,9 +24,6 @@ bool converts_exactly(const ir::Weight& weight, ElementType type);
 // The value of a weight of one element; missing if it has several, or is not a real number.
 std::optional<double> number_of(const ir::Weight& weight);
 
-// Whether the least values of the symbols leave it possible that a symbolic dim is 0.
-bool may_be_zero(const Dim& dim);
-
 // The shape operand with which Reshape turns a tensor of dims `from` into `to`: 0 for an unchanged dim, -1
 // for one that is not constant. Missing if these cannot express the shape.
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,6 +13,14 @@ inline Dim element_count(std::span<const Dim> dims) {
   Dim count(1);
   for (const Dim& dim : dims) count = count * dim;
   return count;
+}
+
+// Whether the least values of the symbols leave it possible that a symbolic dim is 0.
+inline bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_or(0) < 1; }
+
+// Whether a dim is 0 or may be.
+inline bool may_be_empty(std::span<const Dim> dims) {
+  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || may_be_zero(dim); });
 }
 
 // The number of elements from one index along each axis to the next.

@@ -168,8 +168,10 @@ Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, 
 }
 
 // Whether InstanceNormalization does not apply: its epsilon is a float32, and ONNX does not define the
-// moments of no elements.
-bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || may_be_empty(x.dims()); }
+// moments of no elements. `dims` are those that PyTorch accepts without elements.
+bool needs_parts(Value x, std::span<const Dim> dims) {
+  return x.element_type() == ElementType::float64 || may_be_empty(dims);
+}
 
 // The mean and the inverse standard deviation over the last `axes` dims of `x`.
 std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {
@@ -214,7 +216,7 @@ Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Val
   Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
   if (weight && !(weight->weight() && is_finite(*weight->weight())))
     return g.cast(group_norm_by_scales(g, x, rows, *weight, bias, eps), type);
-  if (needs_parts(x)) {
+  if (needs_parts(x, first_dims(x.dims(), 1))) {
     rows = layer_norm_by_parts(g, rows, 1, eps);
   } else {
     const std::vector<Dim> of_groups{Dim(groups)};
@@ -232,7 +234,7 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
   const ElementType type = input.element_type();
   const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
-  if (eps == 0 || needs_parts(x)) {
+  if (eps == 0 || needs_parts(x, x.dims())) {
     const auto [centered, variance] = centered_and_variance(g, x, x.rank() - 2);
     Value normalized = g.op("Div", centered, deviation_of_channel(g, variance, eps));
     return g.cast(scaled_and_shifted(g, normalized, weight, bias), type);

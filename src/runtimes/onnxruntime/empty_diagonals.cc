@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "runtimes/onnxruntime/replacements.h"
-#include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge::onnxruntime {
-
-namespace {
-
-bool may_be_zero(const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); }
-
-}  // namespace
 
 Value einsum_of_adjacent_letters(GraphBuilder& g, const ir::Node& einsum) {
   auto text = std::get<std::string>(*einsum.find("equation"));
@@ -36,8 +30,7 @@ Value einsum_of_adjacent_letters(GraphBuilder& g, const ir::Node& einsum) {
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
     std::ranges::stable_sort(order, {},
                              [&](int64_t axis) { return term.find(term[static_cast<size_t>(axis)]); });
-    if (tensor.ranked() && !std::ranges::is_sorted(order) &&
-        std::ranges::any_of(tensor.dims(), may_be_zero)) {
+    if (tensor.ranked() && !std::ranges::is_sorted(order) && tensor::may_be_empty(tensor.dims())) {
       tensor = g.transpose(tensor, order);
       std::ranges::transform(order, term.begin(),
                              [old = term](int64_t axis) { return old[static_cast<size_t>(axis)]; });

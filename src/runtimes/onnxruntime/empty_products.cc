@@ -12,6 +12,7 @@
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge::onnxruntime {
 namespace {
@@ -19,10 +20,6 @@ namespace {
 const std::vector<Dim>* dims_of(const ir::Value* value) {
   const auto* type = std::get_if<ir::TensorType>(&value->type);
   return type && type->dims ? &*type->dims : nullptr;
-}
-
-bool may_lack_elements(const std::vector<Dim>& dims) {
-  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); });
 }
 
 // The axes are an input from opset 13 on.
@@ -76,7 +73,7 @@ void mend_empty_products(ir::Graph& graph, ir::Names& names, int opset) {
     const bool is_product = node.op == "MatMul";
     const std::vector<Dim>* left = is_product ? dims_of(node.inputs[0]) : nullptr;
     const std::vector<Dim>* right = is_product ? dims_of(node.inputs[1]) : nullptr;
-    if (left && right && right->size() == 1 && left->size() > 1 && may_lack_elements(*left)) {
+    if (left && right && right->size() == 1 && left->size() > 1 && tensor::may_be_empty(*left)) {
       multiply_by_column(rewriter, node, opset);
     } else if (left && right && right->size() > 2 && lacks_elements(node.outputs[0]->tensor_type())) {
       replace_by_constant(rewriter, node);
