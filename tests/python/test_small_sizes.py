@@ -83,6 +83,20 @@ def test_a_size_that_comes_to_1_in_the_example_broadcasts(layer: Any, capture: A
 
 
 @CAPTURES
+@pytest.mark.parametrize("index", [slice(None), [2, 1, 0], (torch.tensor([2, 0]), slice(None), slice(1, None))])
+def test_an_axis_that_is_1_in_the_example_is_assigned(index: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    """torch drops leading axes of size 1 from what is assigned."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = x[:, 2:] * 2
+        sums = y.sum(0, keepdim=True)
+        y[index] = sums[..., 1:] if isinstance(index, tuple) else sums
+        return y
+
+    agrees(model, [[(3, 3, 3)], [(3, 2, 3)], [(3, 4, 3)], [(3, 7, 3)]], ({1: Dim.DYNAMIC},), capture, tmp_path)
+
+
+@CAPTURES
 def test_strides_that_come_to_a_number_in_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
     """Those of a single patch, in the last stage of the network."""
     from transformers import MobileViTV2Config, MobileViTV2Model
@@ -104,6 +118,20 @@ def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.
         return torch.cat([tail.mean(0), (tail > 0.5).any(0), (tail @ x[0]), tail.cumsum(0).reshape(-1)])
 
     agrees(tails, [[(5, 3)], [(3, 3)], [(2, 3)], [(6, 3)]], {"x": {0: Dim("n", min=2)}}, capture, tmp_path)
+
+
+LSTM = nn.LSTM(3, 3)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "part", [lambda x: x[:, 2:], lambda x: F.pad(x, (0, 0, -1, -1)), lambda x: x.tensor_split(3, 1)[-1]]
+)
+@pytest.mark.parametrize(
+    "layer", [lambda x: LSTM(x)[0], lambda x: F.layer_norm(x.mT, x.shape[1:2]), lambda x: F.instance_norm(x.mT)]
+)
+def test_layers_of_what_may_be_nothing(layer: Any, part: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(lambda x: layer(part(x)), [[(3, 6, 3)], [(3, 2, 3)], [(3, 7, 3)]], ({1: "n"},), capture, tmp_path)
 
 
 @CAPTURES

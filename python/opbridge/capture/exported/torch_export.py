@@ -26,6 +26,7 @@ from opbridge.capture.known_buffers import retry_with_buffers
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
+from opbridge.capture.rewrites.assignments import assign
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.source import line_of_frame
@@ -48,6 +49,8 @@ from opbridge.torch_compat import (
 )
 from opbridge.torch_compat.messages import fixed_size
 from opbridge.torch_compat.symbols import set_size_oblivious
+
+_CALLED_INSTEAD: dict[Any, Any] = {DATA.__get__: torch.Tensor.detach, torch.Tensor.__setitem__: assign}
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
@@ -211,7 +214,7 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
                     raise refusal
             if func == TRUTH and is_fake(args[0]) and (truth := passing_truth(sys._getframe(1))) is not None:
                 return truth
-            called = torch.Tensor.detach if func == DATA.__get__ else func
+            called = _CALLED_INSTEAD.get(func, func)
             try:
                 return super().__torch_function__(called, types, args, kwargs)
             except Exception as error:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.rewrites.assignments import assign
+
 
 class ScalarMasks:
     """Indexes by a mask with an axis of its own. A mask gets one axis, so that the selected part has one size."""
@@ -29,7 +31,7 @@ class ScalarMasks:
         if _is_scalar_mask(index):
             tensor.unsqueeze(0)[self._axis(index)] = value
         else:
-            torch.Tensor.__setitem__(tensor, index, value)
+            assign(tensor, index, value)
 
     def _axis(self, mask: torch.Tensor) -> torch.Tensor:
         if id(mask) not in self._axes:

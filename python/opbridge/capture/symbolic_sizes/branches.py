@@ -12,6 +12,7 @@ import sympy
 
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.assignments import drops_axis
 from opbridge.capture.run_warnings import location_of_run, warn_of_run
 from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
@@ -60,6 +61,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
         frame = sys._getframe(1)
+        if not fixed and drops_axis(asked, frame):
+            return True
         if not fixed and free_unbacked_symbols(asked) and asked_by_model(frame):
             truth = passing_truth(asking_frame(frame))
             if truth is not None:
