@@ -57,7 +57,12 @@ _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
 # Operators that return the mean, which ATen updates number by number, and gradients that it computes from sums.
 _MEANS = ("std_mean", "var_mean", "native_layer_norm", "native_group_norm")
-_GRADIENTS_FROM_SUMS = ("native_batch_norm_backward", "native_layer_norm_backward", "native_group_norm_backward")
+_GRADIENTS_FROM_SUMS = (
+    "native_batch_norm_backward",
+    "native_layer_norm_backward",
+    "native_group_norm_backward",
+    "multilabel_margin_loss_backward",
+)
 _PIECEWISE_GRADIENTS = (
     "elu_backward",
     "hardshrink_backward",
@@ -66,6 +71,8 @@ _PIECEWISE_GRADIENTS = (
     "logit_backward",
     "softshrink_backward",
 )
+# Arguments that PyTorch's kernels take for contiguous.
+_PACKED = {"_masked_softmax": "self", "_transform_bias_rescale_qkv": "qkv_bias", "_embedding_bag": "indices"}
 _LARGEST_LENGTH = 1 << 16
 _WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
 _NO_PHASE = 1e5
@@ -121,7 +128,7 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     if base == "logit_backward" and any(v == 0 and math.copysign(1, v) < 0 for v in _floats(arguments["self"])):
         return "-0, for which ATen returns infinities of both signs: one in whole vectors, one in what is left over"
     if base in _GRADIENTS_FROM_SUMS and not all(map(math.isfinite, numbers)):
-        return "a sum of infinite terms, which is infinite or NaN depending on the order of operations"
+        return "a sum of infinite terms, or of 0 by rounding times infinity, which depends on the order of operations"
     degree = arguments.get("n", arguments.get("other"))
     if base.endswith("matrix_power") and abs(arguments["n"]) > _LARGE:
         return "powers beyond the range of the element type, for which rounding decides where infinity becomes NaN"
@@ -131,6 +138,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a degree that keeps PyTorch busy for minutes"
     if base in _WAVES and any(abs(value) > _NO_PHASE for value in _numbers(arguments)):
         return "a wave at a number so large that float32 has no digit of its phase"
+    if base in _WAVES and any(5 < abs(value) < 8 for value in numbers) and specs[0].dtype == torch.float64:
+        return "PyTorch's approximation of Bessel functions has an error of up to 8e-7 a little above 5"
     if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
         return "PyTorch's approximation of Ai has an error of 3e-7 below -2 (operators/special/README.md)"
     if base in ("igamma", "igammac") and any(0 < value < _LEAST_NORMAL for value in _numbers(arguments)):
@@ -222,7 +231,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     data, params = arguments.get("data", arguments.get("input")), arguments.get("params")
     if base in _RECURRENT and params and params[0].size[1:] != data.size[-1:]:
         return "weights that do not fit the input, which PyTorch does not check"
-    if base == "embedding_renorm" and arguments["max_norm"] < 0 and min(arguments["indices"].values, default=0) < 0:
+    from_both_ends = base == "embedding_renorm" and min(arguments["indices"].values, default=0) < 0
+    if from_both_ends and (arguments["max_norm"] < 0 or arguments["norm_type"] == 0):
         return "rows indexed twice, from both ends, which PyTorch scales twice"
     if base == "max_pool2d_with_indices_backward":
         count = math.prod(arguments["self"].size[-2:])
@@ -231,6 +241,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base in _KEEPING_STRIDES and _overlaps(arguments["self"]) and 0 not in arguments["self"].stride:
         return "elements that share memory are written to"
     if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
+        return "keys and values of different sizes, which are read out of bounds"
+    if "scaled_dot_product" in base and arguments["key"].size[-2:-1] != arguments["value"].size[-2:-1]:
         return "keys and values of different lengths, which are read out of bounds"
     sequences = arguments.get("sequences")
     if base == "pad_sequence" and len({spec.size[1:] for spec in sequences}) > 1:
@@ -248,8 +260,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
         return "pivots that are not rows"
     offsets = arguments.get("offsets")
-    if base.startswith("_embedding_bag") and not arguments["indices"].make().is_contiguous():
-        return "indices that are not contiguous, which PyTorch's kernel reads as if they were"
+    packed = [arguments.get(name) for kernel, name in _PACKED.items() if base.startswith(kernel)]
+    if any(isinstance(spec, TensorSpec) and not spec.make().is_contiguous() for spec in packed):
+        return "a tensor that is not contiguous, which PyTorch's kernel takes for one that is"
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)

@@ -150,6 +150,8 @@ class DefinedOnly(TorchDispatchMode):
         if reason := _undefined(func.overloadpacket.__name__, args):
             raise Rejected(reason)
         result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.as_strided.default and not args[0].numel() and result.numel():
+            raise Rejected("memory beside a view without elements, whose strides PyTorch does not keep")
         if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
             raise Rejected("an index out of range, which PyTorch does not check because the result is empty")
         if isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex()):

@@ -171,3 +171,18 @@ def test_causal_by_the_length_of_the_query(capture, tmp_path):
     opbridge.export(Attention(), args[0], path, dynamic_shapes=sizes, capture=capture)
     for each in args:
         assert opbridge.verify(path, Attention(), each).ok
+
+
+def test_values_that_do_not_fit_are_refused(tmp_path):
+    """PyTorch's kernels read out of bounds."""
+    split = torch.ops.aten._transform_bias_rescale_qkv
+    for function, args, message in (
+        (
+            attention,
+            (torch.zeros(4, 1, 5), torch.zeros(4, 2, 5), torch.zeros(4, 1, 5)),
+            "there are 2 keys and 1 values",
+        ),
+        (split, (torch.zeros(1, 1, 3, 1), torch.zeros(3), 1), "three dims and the bias one"),
+    ):
+        with pytest.raises(opbridge.UnsupportedError, match=message):
+            opbridge.export(function, args, tmp_path / "m.onnx")

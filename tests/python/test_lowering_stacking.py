@@ -174,3 +174,8 @@ def test_parts_of_a_dynamic_size_whose_remainder_decides_are_refused(tmp_path):
     program = torch.export.export(Parts(), (torch.ones(5, 3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
     with pytest.raises(opbridge.UnsupportedError, match="depend on a dynamic size; split at indices"):
         opbridge.export(program, None, tmp_path / "x.onnx")
+
+
+def test_negative_repetitions_of_nothing_are_refused(tmp_path):
+    with pytest.raises(opbridge.UnsupportedError, match="count of repetitions is negative"):
+        opbridge.export(lambda x: x.tile(0, -1), (torch.ones(1, 0),), tmp_path / "x.onnx", capture="trace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,12 @@ def test_edges_in_both_hosts() -> None:
     first, second = in_both_hosts("histogramdd_edges", inputs, outputs=(np.float64,) * 2, bins=[2, 4])
     np.testing.assert_array_equal(first, [0, 0.5, 1])
     np.testing.assert_array_equal(second, [-1, 0, 1, 2, 3])
+
+
+def test_edges_of_integers_are_refused(tmp_path: pathlib.Path) -> None:
+    edges = torch.ops.aten._histogramdd_bin_edges
+    with pytest.raises(opbridge.UnsupportedError, match="in float32 or float64 alone"):
+        opbridge.export(lambda x: edges(x, [2]), (torch.zeros(0, 1, dtype=torch.int32),), tmp_path / "m.onnx")
 
 
 def test_edges_that_do_not_ascend() -> None:

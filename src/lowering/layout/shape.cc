@@ -66,6 +66,9 @@ Value stack(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
 }
 
 Value repeat(GraphBuilder& g, Value self, const std::vector<Dim>& repeats) {
+  if (std::ranges::any_of(repeats, [](const Dim& count) { return count.is_static() && count.value() < 0; })) {
+    g.refuse("a count of repetitions is negative, which PyTorch accepts where the result has no elements");
+  }
   std::vector<Dim> dims = self.dims();
   dims.insert(dims.begin(), repeats.size() - dims.size(), Dim(1));
   return repeats.empty() ? self : g.op("Tile", g.reshape(self, dims), g.sizes(repeats));

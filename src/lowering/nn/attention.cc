@@ -1,5 +1,7 @@
 #include "lowering/nn/attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -148,9 +150,19 @@ Value attention_by_products(GraphBuilder& g, Value query, Value key, Value value
 
 namespace {
 
+// PyTorch's kernel does not check them, and reads beyond the shorter one.
+void check_lengths(const GraphBuilder& g, const Value& key, const Value& value) {
+  const Dim keys = key.dim(-2), values = value.dim(-2);
+  if (keys.is_static() && values.is_static() && keys != values) {
+    g.refuse(fmt::format("there are {} keys and {} values; give one value for each key", keys.value(),
+                         values.value()));
+  }
+}
+
 Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
                 double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
+  check_lengths(g, key, value);
   if (has_operator(g, query, key, value, scale)) {
     Value result = attention_operator(g, query, key, value, mask, is_causal, scale);
     return mask ? without_hidden_rows(g, result, *mask) : result;
@@ -255,6 +267,9 @@ void register_attention(SymbolicRegistry& registry) {
   on("aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> "
      "(Tensor, Tensor, Tensor)",
      Since{9}, [](GraphBuilder& g, Value qkv, Value bias, int64_t heads) {
+       if (qkv.rank() != 3 || bias.rank() != 1) {
+         g.refuse("PyTorch does not check that the projections have three dims and the bias one");
+       }
        const ElementType type = qkv.element_type();
        const Dim width = floor_div(qkv.dim(2), Dim(3 * heads));
        Value x = g.op("Add", operand(g, qkv, type), operand(g, bias, type));

@@ -162,6 +162,9 @@ using Range = std::optional<std::vector<double>>;
 std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vector<int64_t>& bins,
                                    const Range& range) {
   const ElementType type = points.element_type();
+  if (type != ElementType::float32 && type != ElementType::float64) {
+    g.refuse("the edges are computed in float32 or float64 alone; convert the input");
+  }
   Value limits;
   if (range) {
     const auto coordinates = static_cast<int64_t>(range->size() / 2);
