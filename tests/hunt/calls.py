@@ -21,6 +21,7 @@ from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.strategies import strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
+from hunt.unchecked_operators import UNCHECKED, arguments_of_unchecked
 from opbridge.symbolics.registry import registry
 
 TRIES = 40
@@ -229,6 +230,9 @@ def draw_call(seed: int, overload: Overload) -> Call | None:
 def _proposed(
     rng: random.Random, overload: Overload, sampled: list[torch.dtype], attempt: int
 ) -> dict[str, Any] | None:
+    if fitting := arguments_of_unchecked(rng, overload.name, rng.choice((torch.float32, draw_dtype(rng)))):
+        names = {argument.name for argument in overload.op._schema.arguments}
+        return {name: value for name, value in fitting.items() if name in names}
     if samples.is_derivative(overload.base):
         return _mutated(rng, overload, sampled, gentle=True, loose=False, strided=False)
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
@@ -355,7 +359,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    must_fit = samples.is_derivative(overload.base)
+    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED
     settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
     if must_fit:
         others = []

@@ -107,3 +107,8 @@ def test_gradient_and_integral_of_integers_that_wrap():
 def test_infinite_steps_times_nothing():
     functions = {str(step): lambda y, dx=step: torch.cumulative_trapezoid(y, dx=dx) for step in (torch.inf, 0.5, 3)}
     check(functions, torch.tensor([[0, 0, 1, 5], [2147483647, 2147483647, 1, -1]]))
+
+
+def test_gradient_of_complex_numbers_at_real_coordinates():
+    at = torch.tensor([-0.5, 2.0, 3.0, 3.5])
+    check(lambda x: torch.view_as_real(torch.gradient(torch.view_as_complex(x), spacing=(at,))[0]), torch.randn(4, 2))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lowering_check import Function
+from lowering_check import Function, check
 from operator_models import in_both_hosts, refused_by_both_hosts, scratch_in_torch
 
 import opbridge
@@ -133,3 +133,18 @@ HOSTILE: dict[str, tuple[dict[str, np.ndarray], int]] = {
 def test_hostile_arguments(message: str) -> None:
     changed, blank = HOSTILE[message]
     refused_by_both_hosts(message, "ctc_loss", inputs() | changed, blank=blank)
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_gradient_of_infinite_losses(zero_infinity: bool) -> None:
+    """Also where the gradient of the loss is 0."""
+    log_probs = torch.randn(4, 3, 4).log_softmax(-1)
+    targets, lengths, counts = torch.tensor([[1, 1], [1, 2], [2, 2]]), torch.tensor([2, 3, 2]), torch.tensor([2, 2, 2])
+    losses, alpha = torch.ops.aten._ctc_loss.Tensor(log_probs, targets, lengths, counts, 0, zero_infinity)
+
+    def model(grad: torch.Tensor, losses: torch.Tensor) -> Any:
+        return torch.ops.aten._ctc_loss_backward.Tensor(
+            grad, log_probs, targets, lengths, counts, losses, alpha, 0, zero_infinity
+        )
+
+    check(model, torch.tensor([0.0, 1.0, 2.0]), losses)

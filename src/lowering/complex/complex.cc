@@ -16,9 +16,10 @@ namespace {
 using namespace std::string_view_literals;
 using torch::ComplexRule;
 
-// Arguments that select elements: they are the same for both parts.
-constexpr std::array index_arguments = {
-    "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv, "start"sv};
+// Arguments that select elements, or the places of elements: they are the same for both parts.
+constexpr std::array unsplit_arguments = {
+    "index"sv,   "indices"sv, "mask"sv,   "condition"sv, "tensor_indices_or_sections"sv,
+    "repeats"sv, "start"sv,   "spacing"sv};
 // Number arguments that are values of elements; other numbers are factors.
 constexpr std::array element_arguments = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
 constexpr std::array linspace_arguments = {"start"sv, "end"sv};
@@ -139,7 +140,7 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
   PartOfValues values(values_);
   // A tensor may be passed twice, each time with another part, so each use gets a value of its own.
   auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
-    if (!tensor || (contains(index_arguments, argument) && !contains(elements, argument))) return tensor;
+    if (!tensor || (contains(unsplit_arguments, argument) && !contains(elements, argument))) return tensor;
     const Part wanted = select(argument, index);
     if (wanted == Part::none) return nullptr;
     const Complex given = parts(tensor);

@@ -33,16 +33,16 @@ struct Ctc {
   }
 };
 
-Value without_infinity(GraphBuilder& g, Value values, Value losses) {
+Value where_infinite(GraphBuilder& g, Value losses, double number, Value otherwise) {
   Value infinite = g.op("Equal", losses, g.scalar_like(losses, INFINITY));
-  return g.op("Where", infinite, g.scalar_like(values, 0), values);
+  return g.op("Where", infinite, g.scalar_like(otherwise, number), otherwise);
 }
 
 Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_lengths, Value target_lengths,
                int64_t blank, int64_t reduction, bool zero_infinity) {
   const Ctc ctc(g, operand(g, log_probs, g.result().element_type), targets, input_lengths, target_lengths);
   Value losses = ctc.losses(g, blank);
-  if (zero_infinity) losses = without_infinity(g, losses, losses);
+  if (zero_infinity) losses = where_infinite(g, losses, 0, losses);
   if (reduction == mean_reduction) {
     Value lengths = g.cast(ctc.target_lengths, losses.element_type());
     losses = g.op("Div", losses, g.op("Max", lengths, g.scalar_like(lengths, 1)));
@@ -61,7 +61,8 @@ std::array<Value, 2> ctc_losses(GraphBuilder& g, Value log_probs, Value targets,
 Value ctc_gradient(GraphBuilder& g, Value grad, Value log_probs, Value targets, Value input_lengths,
                    Value target_lengths, Value losses, Ignored, int64_t blank, bool zero_infinity) {
   const Ctc ctc(g, log_probs, targets, input_lengths, target_lengths);
-  if (zero_infinity) grad = without_infinity(g, grad, losses);
+  // The kernel leaves out sequences whose gradient is 0. That of an infinite loss is NaN in PyTorch.
+  grad = where_infinite(g, losses, zero_infinity ? 0 : NAN, grad);
   return kernel(g, "opbridge::ctc_loss_backward",
                 {grad, ctc.log_probs, ctc.targets, ctc.input_lengths, ctc.target_lengths,
                  attr("blank", blank), attr("wanted", std::vector<int64_t>{1})},
