@@ -230,7 +230,7 @@ def draw_call(seed: int, overload: Overload) -> Call | None:
 def _proposed(
     rng: random.Random, overload: Overload, sampled: list[torch.dtype], attempt: int
 ) -> dict[str, Any] | None:
-    if fitting := arguments_of_unchecked(rng, overload.name, rng.choice((torch.float32, draw_dtype(rng)))):
+    if fitting := arguments_of_unchecked(rng, overload.name):
         names = {argument.name for argument in overload.op._schema.arguments}
         return {name: value for name, value in fitting.items() if name in names}
     if samples.is_derivative(overload.base):

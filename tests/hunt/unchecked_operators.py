@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hunt.defined import TAME
-from hunt.tensors import FLOATS, TensorSpec, draw_tensor, spec_of
+from hunt.tensors import FLOATS, TensorSpec, draw_dtype, draw_tensor, spec_of
 
 Arguments = dict[str, Any]
 aten = torch.ops.aten
@@ -20,7 +20,7 @@ class Draw:
 
     def __init__(self, rng: random.Random, dtype: torch.dtype) -> None:
         self.rng = rng
-        self.dtype = dtype if dtype in FLOATS else torch.float32
+        self.dtype = dtype
 
     def size(self, low: int = 1, high: int = 4) -> int:
         return self.rng.randint(low, high)
@@ -444,7 +444,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
 }
 
 
-def arguments_of_unchecked(rng: random.Random, name: str, dtype: torch.dtype) -> Arguments | None:
+def arguments_of_unchecked(rng: random.Random, name: str) -> Arguments | None:
     """None if there is no rule for the operator."""
     rule = UNCHECKED.get(name)
-    return rule(Draw(rng, dtype)) if rule else None
+    return rule(Draw(rng, rng.choice((torch.float32, draw_dtype(rng, FLOATS))))) if rule else None

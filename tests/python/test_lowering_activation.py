@@ -54,6 +54,11 @@ def test_nan_and_infinity():
         check(FUNCTIONS, torch.tensor([math.nan, math.inf, -math.inf]))
 
 
+@pytest.mark.parametrize("bounds", [(math.nan, 1.0), (-1.0, math.nan), (math.nan, math.nan)])
+def test_bounds_that_are_nan(bounds):
+    check(lambda x: torch.ops.aten.hardtanh(x, *bounds), torch.tensor(NUMBERS))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
 def test_integers(dtype):
     integers = torch.tensor([-9, -1, 0, 3, 7], dtype=dtype)

@@ -16,7 +16,13 @@ namespace {
 Value clip(GraphBuilder& g, Value self, const Scalar& least, const Scalar& most) {
   return in_result_type(g, self, [&](Value x) {
     x = g.cast(x, integral_promotion(x.element_type()));  // the bounds may lie beyond the type
-    Value clipped = g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most));
+    Value low = g.scalar_like(x, least), high = g.scalar_like(x, most);
+    const auto is_nan = [](const Scalar& bound) {
+      return bound.is_static() && std::isnan(bound.to_double());
+    };
+    // Clip ignores bounds that are NaN.
+    Value clipped =
+        is_nan(least) || is_nan(most) ? g.op("Min", g.op("Max", x, low), high) : g.op("Clip", x, low, high);
     return g.cast(clipped, g.result().element_type);
   });
 }

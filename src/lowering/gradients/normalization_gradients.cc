@@ -176,7 +176,8 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
        if (size.rank() != direction.rank())
          g.refuse("PyTorch's kernel and its shape rule disagree if g and v differ in rank; reshape g");
        if (g.result(1).element_type == ElementType::float16)
-         g.refuse("PyTorch's kernel and its shape rule disagree on the type of the norms; convert v to float32");
+         g.refuse(
+             "PyTorch's kernel and its shape rule disagree on the type of the norms; convert v to float32");
        Formula v = operand_of_result(g, direction);
        Formula norm = length_along_others(v, dim);
        Value scaled = v * (operand_of_result(g, size) / norm);
