@@ -152,6 +152,30 @@ def _layers() -> Examples:
     return found
 
 
+def _steps_of_optimizers() -> Examples:
+    aten, common = torch.ops.aten, {"weight_decay": 0.0, "maximize": False}
+    adam = common | {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "amsgrad": False}
+    sgd = common | {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "is_first_step": False}
+    calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "adam": (lambda p, g, m, s: ([p], [g], [m], [m], [], [s]), adam),
+        "adamw": (lambda p, g, m, s: ([p], [g], [m], [m], [], [s]), adam),
+        "sgd": (lambda p, g, m, s: ([p], [g], [m]), sgd),
+        "adagrad": (lambda p, g, m, s: ([p], [g], [m], [s]), common | {"lr_decay": 0.0, "eps": 1e-8}),
+    }
+
+    def example(op: Any, lists: Callable[..., Any], options: dict[str, Any], lr: Any) -> Callable[..., Any]:
+        return lambda *tensors: op(*lists(*tensors), lr=lr, **options)
+
+    found: Examples = {}
+    for name, (lists, options) in calls.items():
+        packet = getattr(aten, f"_fused_{name}")
+        for overload, lr in (("default", 0.1), ("tensor_lr", torch.tensor(0.1))):
+            key = f"aten::_fused_{name}" + ("" if overload == "default" else f".{overload}")
+            call = example(getattr(packet, overload), lists, options, lr)
+            found[key] = (call, (ROWS, ROWS + 1, ROWS + 2, torch.tensor(3.0)))
+    return found
+
+
 def _private() -> Examples:
     """Private forms of operators."""
     aten = torch.ops.aten
@@ -174,6 +198,7 @@ def _private() -> Examples:
             lambda x, mean, var: aten._batch_norm_no_update(x, None, None, mean, var, 0.1, 1e-5),
             (X, mean, mean + 1),
         ),
+        **_steps_of_optimizers(),
         "aten::_fused_rms_norm": (lambda x: aten._fused_rms_norm(x, [4], None, 1e-5), (ROWS,)),
         "aten::_masked_softmax": (lambda x: aten._masked_softmax(x, x > 0.5, 1), (ROWS,)),
         "aten::_transform_bias_rescale_qkv": (

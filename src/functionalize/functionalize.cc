@@ -199,6 +199,7 @@ class Functionalizer {
       return;
     }
     if (const std::optional<Mutation> mutation = mutation_of(node)) {
+      if (!mutation->written.empty()) return write_several(memory_, node, *mutation);
       return mutation->outs.empty() ? write_in_place(memory_, node, *mutation)
                                     : write_out(memory_, node, *mutation);
     }

@@ -48,6 +48,21 @@ const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
   return table;
 }
 
+// In-place operators that write to several tensors or to lists of them. The underscore is all that their pure
+// forms lack.
+const std::vector<std::string>* written_by(std::string_view name) {
+  static const std::vector<std::string> adam = {"self", "grads", "exp_avgs", "exp_avg_sqs",
+                                                "max_exp_avg_sqs"};
+  static const std::unordered_map<std::string_view, std::vector<std::string>> table = {
+      {"aten::_fused_adam_", adam},
+      {"aten::_fused_adamw_", adam},
+      {"aten::_fused_sgd_", {"self", "grads", "momentum_buffer_list"}},
+      {"aten::_fused_adagrad_", {"self", "grads", "state_sums"}},
+  };
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
 std::string_view overload_of(std::string_view op) {
   const size_t name = without_overload(op).size();
   return name == op.size() ? std::string_view() : op.substr(name + 1);
@@ -134,7 +149,9 @@ std::optional<Mutation> mutation_of(const ir::Node& node) {
   // writes.
   if (!is_aten) return Mutation{Write::computed, node.op};
   const std::string_view pure = name.substr(0, name.size() - 1);
-  return Mutation{Write::computed, std::string(pure) + std::string(op.substr(name.size()))};
+  Mutation mutation{Write::computed, std::string(pure) + std::string(op.substr(name.size()))};
+  if (const std::vector<std::string>* written = written_by(name)) mutation.written = *written;
+  return mutation;
 }
 
 void adapt_arguments(ir::Node& node, ElementType written) {

@@ -23,6 +23,9 @@ struct Mutation {
   // For an `out=` variant: the arguments that it writes, which the pure operator lacks. Empty for an in-place
   // operator, which writes to its first tensor.
   std::vector<std::string> outs = {};
+  // For an in-place operator that writes to several tensors, or to lists of them: its arguments that the
+  // results of the pure operator replace, in order.
+  std::vector<std::string> written = {};
 };
 
 // How the operator writes, judged by its name and arguments; nothing if it is neither in-place nor an out=

@@ -141,6 +141,61 @@ void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
   for (const ir::Value* output : outputs) memory.bind(output, tensor);
 }
 
+namespace {
+
+using Values = std::vector<ir::Value*>;
+
+// Without lists: one call.
+size_t count_of_calls(const ir::Node& node) {
+  std::optional<size_t> count;
+  for (const ir::Attribute& argument : node.attributes) {
+    const auto* list = std::get_if<Values>(&argument.value);
+    if (list == nullptr || list->empty()) continue;
+    if (count && *count != list->size()) refuse(node, node.op + " has lists of different lengths");
+    count = list->size();
+  }
+  return count.value_or(1);
+}
+
+}  // namespace
+
+void write_several(Memory& memory, ir::Node& node, const Mutation& mutation) {
+  for (size_t i = 0; i < count_of_calls(node); ++i) {
+    ir::Node* call = memory.graph().make_node(mutation.pure);
+    call->source = node.source;
+    call->attributes = node.attributes;
+    for (ir::Attribute& argument : call->attributes) {
+      const auto* list = std::get_if<Values>(&argument.value);
+      if (list != nullptr && !list->empty()) argument.value = Values{list->at(i)};
+    }
+    std::vector<std::pair<View*, bool>> targets;  // and whether it changes
+    for (const std::string& name : mutation.written) {
+      // The steps of optimizers change the gradients only to scale them.
+      const bool changes = name != "grads" || given(node, "grad_scale") != nullptr;
+      const ir::AttributeValue* argument = given(*call, name);
+      const auto* list = argument == nullptr ? nullptr : std::get_if<Values>(argument);
+      const auto* value = argument == nullptr ? nullptr : std::get_if<ir::Value*>(argument);
+      if (list != nullptr && !list->empty()) value = list->data();
+      if (value == nullptr) continue;
+      if (*value == nullptr || is_number(**value) || is_list(**value))
+        refuse(node, fmt::format("{} must write to tensors", node.op));
+      targets.emplace_back(&memory.view_of(*value), changes);
+    }
+    memory.read_arguments(*call);
+    memory.emitter().place(call);
+    for (const auto& [target, changes] : targets)
+      memory.emitter().add_result(call, target->type(), *target->form);
+    for (size_t j = 0; j < targets.size(); ++j) {
+      if (targets[j].second) memory.write(*targets[j].first, call->outputs[j]);
+    }
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto* value = std::get_if<ir::Value*>(given(node, mutation.written.at(i)));
+    if (value == nullptr) refuse(node, node.op + " returns what it does not write");
+    memory.bind(node.outputs[i], memory.tensor_of(*value));
+  }
+}
+
 void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
   std::vector<Tensor*> tensors;
   std::vector<View*> targets;

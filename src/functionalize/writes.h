@@ -8,6 +8,8 @@
 namespace opbridge::functionalization {
 
 void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation);
+// Also one that writes to several tensors. One that writes to lists becomes a call for each index.
+void write_several(Memory& memory, ir::Node& node, const Mutation& mutation);
 void write_out(Memory& memory, ir::Node& node, const Mutation& mutation);
 
 // A normalization by batch statistics that also updates the running ones.

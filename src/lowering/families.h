@@ -43,6 +43,7 @@ void register_loss_gradients(SymbolicRegistry& registry);
 void register_matrix_functions(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
 void register_normalization_gradients(SymbolicRegistry& registry);
+void register_optimizers(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_pooling_gradients(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +55,6 @@ REASONS = {
     "fast paths of transformers, which the captures turn off": (
         "_native_multi_head_attention, _transformer_encoder_layer_fwd"
     ),
-    "steps of optimizers in one kernel; pass fused=False": "_fused_adam*, _fused_sgd*, _fused_adagrad*",
     "gradient scaling of automatic mixed precision": "_amp_*",
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
@@ -65,7 +65,8 @@ REASONS = {
         "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*"
     ),
     "of memory, devices and storages": (
-        "set.*, set, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, _propagate_xla_data"
+        "set.*, set, set_*, shallow_copy_data_, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, "
+        "_propagate_xla_data"
     ),
     "of the compiler behind torch.compile": (
         "prims::inductor_*, prims::fma, prims::prepare_softmax_online, prims::_low_memory_max_pool_*"
@@ -75,6 +76,9 @@ REASONS = {
 
 # Mapped, but not for the arguments with which `_is_known` calls them.
 _NEED_FITTING_ARGUMENTS = frozenset({"view_as_real", "view_as_real_copy", "linalg_lstsq", "new_empty_strided"})
+
+# In-place operators that functionalization replaces by operators of other names.
+_REPLACED = frozenset({"aten::fill_diagonal_"})
 
 
 def unmapped() -> Iterator[str]:
@@ -126,6 +130,19 @@ def _is_mapped(name: str, schema: Any) -> bool:
     return any(_is_known(name, schema, given, made) for given, made in kinds)
 
 
+@functools.cache
+def _mapped_names() -> frozenset[str]:
+    return frozenset(key.partition(".")[0] for key, *_ in registry().entries())
+
+
+def _has_mapping(name: str) -> bool:
+    """Whether the operator, or that of which it is the in-place form, has a mapping. The operators of prims are
+    replaced by those of aten, and some that write by others."""
+    operator = name.partition(".")[0]
+    mapped = _mapped_names() | _REPLACED
+    return operator.startswith("prims::") or operator in mapped or operator.removesuffix("_") in mapped
+
+
 def _is_known(name: str, schema: Any, given: torch.dtype, made: torch.dtype) -> bool:
     """Whether a call of the operator with some arguments is taken for anything but one without a mapping."""
     builder = _core.ProgramBuilder()
@@ -140,6 +157,6 @@ def _is_known(name: str, schema: Any, given: torch.dtype, made: torch.dtype) -> 
             builder.finish(), registry(), name="", target="onnxruntime", opset=21, json=True, mappings="", projects=""
         )
     except opbridge.Error:
-        return given == made
+        return given == made and _has_mapping(name)
     # A call with complex numbers that is unknown is reported as refused.
     return all(each["mapping"] and (given == made or not each["refused"]) for each in json.loads(report)["operators"])

@@ -65,6 +65,7 @@ def overloads() -> list[Overload]:
 
 # If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+_STEPS = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
 # Their results are uninitialized memory.
 _NOT_DRAWN = {
     "aten::empty.memory_format",
@@ -238,7 +239,7 @@ def _proposed(
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
     if overload.base in _CRASH_IN_EAGER:
         return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
-    if fitting is not None and rng.random() < 0.9:
+    if fitting is not None and (overload.base in _STEPS or rng.random() < 0.9):
         return _drawn(rng, overload, fitting)
     if sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
         return _mutated(rng, overload, sampled, gentle=attempt > 25)
@@ -359,7 +360,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED
+    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED or overload.base in _STEPS
     settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
     if must_fit:
         others = []

@@ -134,6 +134,29 @@ _CELL = {
     "b_hh": Tensor("G*S", optional=True),
 }
 _AA = {"input": Tensor("B,C,H,W"), "self": Tensor("B,C,H,W"), "align_corners": _one_of(True, False)}
+# Of optimizers. All tensors are contiguous: the kernels read the memory of others in the wrong order.
+_SIGNED, _POSITIVE = ([Tensor("N,M", kind), Tensor("K", kind)] for kind in ("grid", "unit"))
+_SCALED = {"grad_scale": _one_of(None, Tensor("1", "positive")), "found_inf": _one_of(None, Tensor("1", "zeros32"))}
+_STEPS = _SCALED | {"state_steps": [Tensor("1", "positive"), Tensor("1", "positive")], "eps": _one_of(1e-8, 0.1)}
+_ADAM = _STEPS | {
+    "self": _SIGNED,
+    "grads": _SIGNED,
+    "exp_avgs": _SIGNED,
+    "exp_avg_sqs": _POSITIVE,
+    "max_exp_avg_sqs": [],
+    "beta1": _one_of(0.9, 0.5),
+    "beta2": _one_of(0.99, 0.5),
+    "amsgrad": False,
+}
+_SGD = _SCALED | {
+    "self": _SIGNED,
+    "grads": _SIGNED,
+    "momentum_buffer_list": _SIGNED,
+    "momentum": _one_of(0.9, 0.5),
+    "dampening": _one_of(0.0, 0.25),
+}
+_ADAGRAD = _STEPS | {"self": _SIGNED, "grads": _SIGNED, "state_sums": _POSITIVE, "lr_decay": _one_of(0.0, 0.5)}
+_RATES = {"": {"lr": _one_of(0.1, 1.0)}, ".tensor_lr": {"lr": Tensor("1", "half")}}
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "opbridge::ball_query": {
@@ -311,6 +334,10 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "weight": Tensor("M,I,S"),
         "bias": Tensor("M"),
     },
+} | {
+    f"aten::_fused_{name}{overload}": arguments | rate
+    for name, arguments in {"adam": _ADAM, "adamw": _ADAM, "sgd": _SGD, "adagrad": _ADAGRAD}.items()
+    for overload, rate in _RATES.items()
 }
 
 

@@ -41,3 +41,9 @@ def test_every_operator_without_mapping_has_a_reason():
     assert len(names) > 300
     assert [name for name in names if unmapped.reason_for(name) is None] == []
     assert "\n".join(unmapped.section()) in (ROOT / "docs" / "coverage.md").read_text()
+
+
+def test_an_in_place_operator_whose_call_is_refused_is_mapped_only_if_its_pure_form_is():
+    assert unmapped._has_mapping("aten::_fused_adam_.tensor_lr")
+    assert unmapped._has_mapping("aten::add_.Tensor")
+    assert not unmapped._has_mapping("aten::_amp_no_such_step_")

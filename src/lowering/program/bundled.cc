@@ -42,6 +42,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_matrix_functions(registry);
   lowering::register_normalization(registry);
   lowering::register_normalization_gradients(registry);
+  lowering::register_optimizers(registry);
   lowering::register_pooling(registry);
   lowering::register_pooling_gradients(registry);
   lowering::register_quantization(registry);
