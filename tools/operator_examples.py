@@ -173,6 +173,14 @@ def _steps_of_optimizers() -> Examples:
             key = f"aten::_fused_{name}" + ("" if overload == "default" else f".{overload}")
             call = example(getattr(packet, overload), lists, options, lr)
             found[key] = (call, (ROWS, ROWS + 1, ROWS + 2, torch.tensor(3.0)))
+    found["aten::_amp_foreach_non_finite_check_and_unscale"] = (
+        lambda x, found_inf: aten._amp_foreach_non_finite_check_and_unscale([x], found_inf, torch.tensor(0.5)),
+        (ROWS, torch.tensor(0.0)),
+    )
+    found["aten::_amp_update_scale"] = (
+        lambda scale, steps, found_inf: aten._amp_update_scale(scale, steps, found_inf, 2.0, 0.5, 2000),
+        (torch.tensor(8.0), torch.tensor(3, dtype=torch.int32), torch.tensor(0.0)),
+    )
     return found
 
 

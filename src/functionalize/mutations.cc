@@ -58,6 +58,8 @@ const std::vector<std::string>* written_by(std::string_view name) {
       {"aten::_fused_adamw_", adam},
       {"aten::_fused_sgd_", {"self", "grads", "momentum_buffer_list"}},
       {"aten::_fused_adagrad_", {"self", "grads", "state_sums"}},
+      {"aten::_amp_foreach_non_finite_check_and_unscale_", {"self", "found_inf"}},
+      {"aten::_amp_update_scale_", {"self", "growth_tracker"}},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;

@@ -55,7 +55,6 @@ REASONS = {
     "fast paths of transformers, which the captures turn off": (
         "_native_multi_head_attention, _transformer_encoder_layer_fwd"
     ),
-    "gradient scaling of automatic mixed precision": "_amp_*",
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),

@@ -278,6 +278,18 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "max_points": _one_of(1, 35),
         "max_voxels": _one_of(1, 3, 20),
     },
+    "aten::_amp_foreach_non_finite_check_and_unscale": {
+        "self": [Tensor("N,M"), Tensor("K")],
+        "found_inf": Tensor("1", "zeros32"),
+        "inv_scale": Tensor("1", "positive"),
+    },
+    "aten::_amp_update_scale": {
+        "self": Tensor("1", "positive"),
+        "growth_tracker": Tensor("1", "integers"),
+        "found_inf": _one_of(Tensor("1", "zeros32"), Tensor("1", "half")),
+        "scale_growth_factor": 2.1,
+        "growth_interval": _one_of(1, 4, 7),
+    },
     "aten::_batch_norm_with_update_functional": _BATCH_NORM,
     "aten::_native_batch_norm_legit_no_training": _BATCH_NORM,
     "aten::_native_batch_norm_legit": _BATCH_NORM,

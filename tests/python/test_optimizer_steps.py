@@ -186,3 +186,50 @@ def test_a_step_of_training(
     torch.testing.assert_close(torch.as_tensor(results[names[0]]), loss.detach())
     torch.testing.assert_close(torch.as_tensor(results["layer.weight_out"]), model.layer.weight.detach())
     torch.testing.assert_close(torch.as_tensor(results["layer.bias_out"]), model.layer.bias.detach())
+
+
+class Unscaling(torch.nn.Module):
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+
+    def forward(self, tensors: list[torch.Tensor], found: torch.Tensor, inverse: torch.Tensor) -> Any:
+        if not self.in_place:
+            return aten._amp_foreach_non_finite_check_and_unscale(tensors, found, inverse)
+        aten._amp_foreach_non_finite_check_and_unscale_(tensors, found, inverse)
+        return [*tensors, found]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_unscaled_gradients(in_place: bool, capture: Any, tmp_path: pathlib.Path) -> None:
+    model = Unscaling(in_place)
+    tensors = [torch.randn(3, 2), torch.tensor(1.5), torch.zeros(0), torch.randn(4).half(), torch.randn(4).double()]
+    for found, inverse in ((torch.zeros(1), torch.tensor(0.25)), (torch.tensor(3.0), torch.tensor([1.0]))):
+        args = (tensors, found, inverse)
+        opbridge.export(
+            model, args, tmp_path / "model.onnx", capture=capture, mutations_as_outputs=in_place, verify=True
+        )
+        for index, wrong in itertools.product((0, 1, 3, 4), (torch.inf, -torch.inf, torch.nan)):
+            changed = [tensor.clone() for tensor in tensors]
+            changed[index].view(-1)[0] = wrong
+            opbridge.verify(tmp_path / "model.onnx", model, (changed, found.clone(), inverse))
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_updated_scale(in_place: bool, tmp_path: pathlib.Path) -> None:
+    def update(scale: torch.Tensor, steps: torch.Tensor, found: torch.Tensor) -> Any:
+        if not in_place:
+            return aten._amp_update_scale(scale, steps, found, 2.1, 0.3, 2)
+        return aten._amp_update_scale_(scale, steps, found, 2.1, 0.3, 2) * 1, scale, steps
+
+    def step(steps: int) -> torch.Tensor:
+        return torch.tensor(steps, dtype=torch.int32)
+
+    model = Model(update)
+    for shape in ((), (1,)):
+        args = (torch.full(shape, 8.1), step(0), torch.zeros(shape))
+        opbridge.export(model, args, tmp_path / "model.onnx", mutations_as_outputs=in_place, verify=True)
+        for scale, steps, found in itertools.product((8.1, 3e38), (0, 1, 2), (0.0, 1.0, -2.0, torch.nan)):
+            args = (torch.full(shape, scale), step(steps), torch.full(shape, found))
+            opbridge.verify(tmp_path / "model.onnx", model, args)

@@ -1,6 +1,8 @@
 // The steps of optimizers in one kernel, torch.optim's `fused=True`: ATen's cpu/FusedAdamKernel.cpp and those
-// beside it.
+// beside it. Also the gradient scaling of automatic mixed precision: cpu/AmpGradScalerKernels.cpp.
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <vector>
 
 #include "lowering/add.h"
@@ -160,6 +162,42 @@ Tensors adagrad(GraphBuilder& g, Tensors parameters, Tensors gradients, Tensors 
   return joined(g, {&parameters, &gradients, &sums, &steps});
 }
 
+Tensors unscale(GraphBuilder& g, Tensors gradients, Value found_inf, Value inv_scale) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  Formula found(g, found_inf);
+  for (Value& gradient : gradients) {
+    const ElementType type = gradient.element_type();
+    if (!is_floating_point(type)) g.refuse("the gradients must be of floating point");
+    const Formula scaled(g, operand(g, gradient, type));
+    const Formula is_finite = abs(scaled) < infinity;
+    const Value counted = g.reduce("ReduceSum", where(is_finite, Formula::number(0, found), 1), {}, false);
+    found = where(Formula(g, counted) > 0, 1, found);
+    const Value factor = g.cast(g.reshape(inv_scale, std::span<const Dim>()), opmath_type(type));
+    gradient = g.cast(scaled * Formula(g, factor), type);
+  }
+  gradients.push_back(found);
+  return gradients;
+}
+
+// The scale, and the number of steps since it changed.
+std::array<Value, 2> update_scale(GraphBuilder& g, Value self, Value growth_tracker, Value found_inf,
+                                  double growth, double backoff, int64_t interval) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  const Formula scale(g, self), steps = Formula(g, growth_tracker) + 1;
+  const Formula backs_off(g, g.cast(g.reshape(found_inf, std::span<const Dim>()), ElementType::boolean));
+  const auto times = [&](double factor) {
+    const Formula exact(g, g.cast(self, ElementType::float64));
+    return Formula(g, g.cast(exact * factor, ElementType::float32));
+  };
+  const Formula grows(
+      g, g.op("Equal", g.cast(steps, ElementType::int64), g.scalar(interval, ElementType::int64)));
+  const Formula grown = times(growth);
+  const Formula new_scale =
+      where(backs_off, times(backoff), where(grows && abs(grown) < infinity, grown, scale));
+  return {g.reshape(new_scale, self.dims()),
+          g.reshape(where(backs_off || grows, 0, steps), growth_tracker.dims())};
+}
+
 }  // namespace
 
 void register_optimizers(SymbolicRegistry& registry) {
@@ -197,6 +235,14 @@ void register_optimizers(SymbolicRegistry& registry) {
   };
   on(adagrad_line("_fused_adagrad", "float", ", Tensor[] state_steps_out"), Since{11}, adagrad<double>);
   on(adagrad_line("_fused_adagrad.tensor_lr", "Tensor", ""), Since{11}, adagrad<Value>);
+
+  on("aten::_amp_foreach_non_finite_check_and_unscale(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> "
+     "(Tensor[] self_out, Tensor found_inf_out)",
+     Since{11}, unscale);
+  on("aten::_amp_update_scale(Tensor self, Tensor growth_tracker, Tensor found_inf, "
+     "float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> "
+     "(Tensor, Tensor growth_tracker_out)",
+     Since{11}, update_scale);
 }
 
 }  // namespace opbridge::lowering
