@@ -256,6 +256,7 @@ template <class Call>
 Complex viewed_as_type(const Call& call) {
   GraphBuilder& g = call.g;
   const auto& [to, dims] = g.result();
+  if (!call.is_tensor("self") || !dims) g.refuse("a view of what is not a tensor, or of unknown rank");
   ir::Value* const* self = std::get_if<ir::Value*>(g.call()->find("self"));
   const ElementType from = (*self)->tensor_type().element_type;
   if (part_type(from) != part_type(to)) {
