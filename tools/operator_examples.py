@@ -56,14 +56,15 @@ class _Observed(torch.nn.Module):
 
     def __init__(self, op: Any) -> None:
         super().__init__()
-        self.op = op
         self.register_buffer("observer_on", torch.tensor([0]))
         self.register_buffer("fake_quant_on", torch.tensor([1]))
         self.register_buffer("low", torch.tensor(0.0))
         self.register_buffer("high", torch.tensor(1.0))
         self.register_buffer("scale", torch.tensor([1.0]))
         self.register_buffer("zero_point", torch.tensor([0], dtype=torch.int32))
+        self.op = torch.ops.aten._fused_moving_avg_obs_fq_helper
         self(ROWS)  # computes scale and zero_point
+        self.op = op
 
     def forward(self, x: torch.Tensor) -> Any:
         state = (self.observer_on, self.fake_quant_on, self.low, self.high, self.scale, self.zero_point)
@@ -114,6 +115,16 @@ def _layers() -> Examples:
         "aten::_scaled_mm": (
             lambda x, scale: torch._scaled_mm(x.to(FLOAT8), x.to(FLOAT8).t(), scale, scale, out_dtype=torch.float32),
             (torch.rand(16, 16), torch.tensor(0.5)),
+        ),
+        "aten::_scaled_mm_v2": (
+            lambda x, scale: aten._scaled_mm_v2(
+                x.to(FLOAT8), x.to(FLOAT8).t(), [scale], [0], [], [scale], [0], [], None, torch.float32
+            ),
+            (torch.rand(16, 16), torch.tensor(0.5)),
+        ),
+        "aten::stft.center": (
+            lambda x: torch.view_as_real(aten.stft.center(x, 16, return_complex=True)),
+            (torch.rand(64),),
         ),
         "aten::corrcoef": (torch.corrcoef, (ROWS,)),
         "aten::cov": (torch.cov, (ROWS,)),
@@ -303,6 +314,10 @@ def _quantization() -> Examples:
     found: Examples = {
         "aten::fused_moving_avg_obs_fake_quant": (_Observed(aten.fused_moving_avg_obs_fake_quant), (ROWS,)),
         "aten::_fused_moving_avg_obs_fq_helper": (_Observed(aten._fused_moving_avg_obs_fq_helper), (ROWS,)),
+        "aten::_fused_moving_avg_obs_fq_helper_functional": (
+            _Observed(aten._fused_moving_avg_obs_fq_helper_functional),
+            (ROWS,),
+        ),
         "aten::_weight_int8pack_mm": (
             lambda x: aten._weight_int8pack_mm(x, torch.ones(8, 4, dtype=torch.int8), torch.ones(8)),
             (ROWS,),

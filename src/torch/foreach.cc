@@ -58,10 +58,12 @@ const std::map<std::string, Equivalent, std::less<>>& equivalents() {
       for (const std::string name : {"add", "sub", "mul", "div"}) {
         all[name + overload] = {name, ".Scalar", ".Scalar", {{"scalar", "other"}, {"scalars", "other"}}};
       }
-      for (const std::string name : {"addcdiv", "addcmul"})
-        all[name + overload] = {name, "", "", {{"scalars", "value"}}};
       all["lerp" + overload] = {"lerp", ".Scalar", ".Scalar", {{"tensors1", "end"}}};
       all["pow" + overload] = {"pow", ".Tensor_Scalar", ".Scalar"};
+    }
+    for (const std::string name : {"addcdiv", "addcmul"}) {
+      for (const char* overload : {".Scalar", ".ScalarList", ".Tensor"})
+        all[name + overload] = {name, "", "", {{"scalars", "value"}}};
     }
     all["lerp.List"] = {"lerp", ".Tensor", ".Tensor", {{"tensors1", "end"}, {"weights", "weight"}}};
     // ATen computes maxima by clamp_min, and minima by clamp_max.
@@ -122,6 +124,12 @@ std::optional<size_t> count_of(const ir::Node& node) {
   return count;
 }
 
+// Whether the argument is a tensor with one number for each tensor of the lists.
+bool is_packed(const ir::Attribute& argument) {
+  const auto* value = std::get_if<ir::Value*>(&argument.value);
+  return argument.name == "scalars" && value != nullptr && *value != nullptr;
+}
+
 // The tensors that an operator with an underscore writes to; nothing if the call has none.
 const std::vector<ir::Value*>* written_by(const ir::Node& node) {
   return node.attributes.empty() ? nullptr : std::get_if<std::vector<ir::Value*>>(&node.attributes[0].value);
@@ -149,10 +157,15 @@ class Expanding {
     const std::vector<ir::Value*>* written = in_place ? written_by(node) : nullptr;
     if (in_place ? written == nullptr : node.outputs.size() != *count) return false;
     for (size_t i = 0; i < *count; ++i) {
+      std::vector<ir::Attribute> arguments;
+      for (const ir::Attribute& argument : node.attributes) {
+        ir::AttributeValue value =
+            is_packed(argument) ? packed(graph, node, argument, i) : element_of(argument.value, i);
+        arguments.push_back({found->second.argument(argument.name), std::move(value)});
+      }
       ir::Node* made = graph.add_node(found->second.op(in_place));
       made->source = node.source;
-      for (const auto& [argument, value] : node.attributes)
-        made->attributes.push_back({found->second.argument(argument), element_of(value, i)});
+      made->attributes = std::move(arguments);
       if (in_place) {
         const ir::Value& self = *(*written)[i];
         graph.add_output_of(made, names_.unused(self.name + "_" + found->second.name), self.type);
@@ -162,6 +175,16 @@ class Expanding {
       }
     }
     return true;
+  }
+
+  // The number at an index, as a 0-d tensor.
+  ir::Value* packed(ir::Graph& graph, const ir::Node& node, const ir::Attribute& argument, size_t index) {
+    ir::Value* all = std::get<ir::Value*>(argument.value);
+    ir::Node* select = graph.add_node("aten::select.int");
+    select->source = node.source;
+    select->attributes = {{"self", all}, {"dim", int64_t{0}}, {"index", static_cast<int64_t>(index)}};
+    const ir::TensorType type{all->tensor_type().element_type, std::vector<Dim>()};
+    return graph.add_output_of(select, names_.unused(all->name + "_select"), type);
   }
 
   ir::Names names_;

@@ -59,10 +59,7 @@ REASONS = {
         "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),
     "of which torch cannot determine the sizes, or returns a number": "unique_dim_consecutive, _batch_norm_impl_index",
-    "parts of other operators, or private forms of them": (
-        "slice_inverse, _fused_moving_avg_obs_fq_helper_functional, "
-        "_thnn_*, stft.center, _foreach_addc*.Tensor, _scaled_mm_v2, _scaled_addmm*"
-    ),
+    "parts of other operators, or private forms of them": ("slice_inverse, _thnn_*, _scaled_addmm*"),
     "of memory, devices and storages": (
         "set.*, set, set_*, shallow_copy_data_, *resize*, _pin_memory, _to_cpu, from_file, to_mkldnn*, "
         "_propagate_xla_data"

@@ -113,6 +113,26 @@ def test_stft() -> None:
     check(in_pairs(windows()), signal(50), window, opset=17)
 
 
+def test_stft_that_pads_by_itself() -> None:
+    if not hasattr(torch.ops.aten.stft, "center"):
+        pytest.skip("newer than this torch")
+
+    def centered(*arguments: object) -> Callable[..., torch.Tensor]:
+        return lambda x, w: torch.ops.aten.stft.center(x, 16, 5, 12, w, *arguments)
+
+    functions = {
+        "reflect": centered(True, "reflect", False, None, True),
+        "constant": centered(True, "constant", True, False, True),
+        "replicate": centered(True, "replicate", False, True, True),
+        "not centered": centered(False, "reflect", False, None, True),
+    }
+    window = torch.hann_window(12)
+    check(in_pairs(functions), signal(3, 50), window)
+    check(in_pairs({"constant": centered(True, "constant", False, False, True)}), signal(50), window, opset=17)
+    with pytest.raises(opbridge.UnsupportedError, match='pad_mode="circular" is not supported'):
+        check(in_pairs({"circular": centered(True, "circular", False, None, True)}), signal(50), window)
+
+
 def test_istft() -> None:
     window = torch.hann_window(12)
     functions = {

@@ -172,6 +172,19 @@ def test_einsum_of_integers_whose_sums_wrap_around():
     check(functions, x, x.flip(1))
 
 
+def scaled_by_recipes(dtype):
+    def scaled(x, a, b, recipe, bias=None, out=torch.float32):
+        matrices = x.to(dtype), x.to(torch.float8_e4m3fn).t()
+        return torch.ops.aten._scaled_mm_v2(*matrices, [a], [recipe[0]], [], [b], [recipe[1]], [], bias, out)
+
+    return {
+        "by numbers": lambda x, a, b: scaled(x, a[0], b[0], (0, 0)),
+        "by rows and columns": lambda x, a, b: scaled(x, a, b[None], (1, 1)),
+        "with bias": lambda x, a, b: scaled(x, a, b[None], (1, 1), b.half(), torch.float16),
+        "in float8": lambda x, a, b: scaled(x, a, b[None], (1, 1), None, None).float(),
+    }
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_products_of_scaled_float8_matrices(dtype):
     def scaled(x, w, a, b, bias=None, out=torch.float32):
@@ -188,6 +201,8 @@ def test_products_of_scaled_float8_matrices(dtype):
     check(
         functions, torch.randn(16, 32), torch.randn(16, 32), torch.rand(16, 1), torch.rand(1, 16), rtol=2e-3, atol=2e-3
     )
+    if hasattr(torch.ops.aten, "_scaled_mm_v2"):
+        check(scaled_by_recipes(dtype), torch.randn(16, 32), torch.rand(16, 1), torch.rand(16), rtol=2e-3, atol=2e-3)
     with pytest.raises(UnsupportedError, match="scale_result"):
         check(
             lambda x, a: torch._scaled_mm(x.to(dtype), x.to(torch.float8_e4m3fn).t(), a, a, scale_result=a).float(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
+from typing import Any
 
 import onnx
 import pytest
@@ -255,6 +256,21 @@ def test_scales_follow_from_what_was_observed(
             opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace")
         model(x)
         opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace", verify=True)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_functional_observer_returns_its_state(by_row: bool, tmp_path: pathlib.Path) -> None:
+    class Functional(Observing):
+        def forward(self, x: torch.Tensor) -> Any:
+            state = (self.low, self.high, self.scale, self.zero)
+            helper = torch.ops.aten._fused_moving_avg_obs_fq_helper_functional
+            return helper(x, self.off, self.on, *state, *self.options)
+
+    model, x = Functional(-128, 127, by_row, False, 0), torch.randn(3, 4)
+    with pytest.raises(opbridge.UnsupportedError, match="may change its scale and zero point"):
+        opbridge.export(model, (x,), tmp_path / "model.onnx")
+    Observing.forward(model, x)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", verify=True)
 
 
 def test_the_first_element_is_the_scale_of_a_tensor() -> None:

@@ -184,14 +184,20 @@ struct Frames {
   }
 };
 
-Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> hop_length,
-           std::optional<int64_t> win_length, std::optional<Value> given, bool normalized,
-           std::optional<bool> onesided, Ignored, std::optional<bool> align_to_window) {
+Value centered_stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> hop_length,
+                    std::optional<int64_t> win_length, std::optional<Value> given, bool center,
+                    const std::string& pad_mode, bool normalized, std::optional<bool> onesided, Ignored,
+                    std::optional<bool> align_to_window) {
   if (align_to_window.value_or(false)) g.refuse("align_to_window=True is not supported");
   const Frames frames(g, n_fft, hop_length, win_length, given);
   Value x = as_signal(g, self, "self");
   const bool is_batch = x.rank() == 3;
   if (!is_batch) x = g.unsqueeze(x, {0});
+  if (center && pad_mode == "circular") g.refuse("pad_mode=\"circular\" is not supported; call F.pad before");
+  if (center) {
+    x = g.op("Pad", x, g.ints({0, n_fft / 2, 0, 0, n_fft / 2, 0}),
+             attr("mode", pad_mode == "replicate" ? "edge" : pad_mode));
+  }
   const Dim count = floor_div(x.dim(1) - Dim(n_fft), Dim(frames.hop)) + Dim(1);
   x = g.gather(x, frame_indices(g, count, frames.hop, n_fft), 1);
   if (frames.window) x = g.op("Mul", x, g.unsqueeze(frames.window, {-1}));
@@ -201,6 +207,13 @@ Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> ho
   x = g.transpose(x, {0, 2, 1, 3});
   if (!is_batch) x = g.squeeze(x, {0});
   return g.cast(x, part_type(g.result().element_type));
+}
+
+Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> hop_length,
+           std::optional<int64_t> win_length, std::optional<Value> given, bool normalized,
+           std::optional<bool> onesided, Ignored, std::optional<bool> align_to_window) {
+  return centered_stft(g, self, n_fft, hop_length, win_length, given, false, "", normalized, onesided, {},
+                       align_to_window);
 }
 
 // Overlap-add of frames (batch, count, length) at a distance of `hop`.
@@ -312,6 +325,10 @@ void register_fft(SymbolicRegistry& registry) {
      "normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> "
      "Tensor",
      Since{17}, stft);
+  on("aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, "
+     "Tensor? window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, "
+     "bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
+     Since{17}, centered_stft);
   on("aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, "
      "bool "
      "center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) "

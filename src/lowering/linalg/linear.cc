@@ -193,6 +193,17 @@ Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) 
   return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }
 
+// The product of float8 matrices. The scales are numbers, or there is one for each row of the first matrix
+// and each column of the second.
+Value scaled_product(GraphBuilder& g, Value self, Value mat2, Value scale_a, Value scale_b,
+                     std::optional<Value> bias) {
+  const auto wide = [&](Value value) { return g.cast(value, ElementType::float32); };
+  Value product = g.op("MatMul", wide(self), wide(mat2));
+  product = g.op("Mul", g.op("Mul", product, wide(scale_a)), wide(scale_b));
+  if (bias) product = g.op("Add", product, wide(*bias));
+  return g.cast(product, g.result().element_type);
+}
+
 }  // namespace
 
 void register_linear(SymbolicRegistry& registry) {
@@ -225,19 +236,31 @@ void register_linear(SymbolicRegistry& registry) {
     });
   }
 
-  // The product of float8 matrices. The scales are numbers, or there is one for each row of the first matrix
-  // and each column of the second.
   on("aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
      "Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
      Since{19},
      [](GraphBuilder& g, Value self, Value mat2, Value scale_a, Value scale_b, std::optional<Value> bias,
         std::optional<Value> scale_result, Ignored, Ignored) {
        if (scale_result) g.refuse("scale_result is not supported; scale the result afterwards");
-       const auto wide = [&](Value value) { return g.cast(value, ElementType::float32); };
-       Value product = g.op("MatMul", wide(self), wide(mat2));
-       product = g.op("Mul", g.op("Mul", product, wide(scale_a)), wide(scale_b));
-       if (bias) product = g.op("Add", product, wide(*bias));
-       return g.cast(product, g.result().element_type);
+       return scaled_product(g, self, mat2, scale_a, scale_b, bias);
+     });
+
+  // The recipes of torch.nn.functional.ScalingType: a number for all, or one for each row and column.
+  on("aten::_scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, "
+     "Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, "
+     "int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor",
+     Since{19},
+     [](GraphBuilder& g, Value self, Value mat2, const std::vector<Value>& scale_a,
+        const std::vector<int64_t>& recipe_a, Ignored, const std::vector<Value>& scale_b,
+        const std::vector<int64_t>& recipe_b, Ignored, std::optional<Value> bias, Ignored, Ignored, Ignored) {
+       const auto scale = [&](const std::vector<Value>& scales, const std::vector<int64_t>& recipe,
+                              std::vector<Dim> by_row) {
+         if (scales.size() != 1 || recipe.size() != 1 || recipe[0] < 0 || recipe[0] > 1)
+           g.refuse("scales are supported for whole matrices and for each row");
+         return g.reshape(scales[0], recipe[0] == 0 ? std::vector<Dim>() : by_row);
+       };
+       return scaled_product(g, self, mat2, scale(scale_a, recipe_a, {self.dim(0), Dim(1)}),
+                             scale(scale_b, recipe_b, {Dim(1), mat2.dim(1)}), bias);
      });
 
   on("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

@@ -277,6 +277,14 @@ auto first_of(std::array<Value, 2> (*function)(GraphBuilder&, Arguments...)) {
   return [function](GraphBuilder& g, Arguments... arguments) { return function(g, arguments...)[0]; };
 }
 
+std::vector<Value> fused_functional(GraphBuilder& g, Value self, Ignored, Value enabled, Value running_min,
+                                    Value running_max, Value scale, Value zero_point, Ignored, int64_t least,
+                                    int64_t greatest, int64_t axis, bool by_channel, Ignored) {
+  const auto [result, mask] = fused_fake_quantize(g, self, {}, enabled, {}, {}, scale, zero_point, {}, least,
+                                                  greatest, axis, by_channel, {});
+  return {result, mask, running_min, running_max, scale, zero_point};
+}
+
 // The least and the greatest level are tensors of one element.
 Value quantize_between(GraphBuilder& g, Value input, Value scale, Value zero_point, Value least,
                        Value greatest, ElementType type) {
@@ -348,6 +356,13 @@ void register_quantization(SymbolicRegistry& registry) {
   on("aten::fused_moving_avg_obs_fake_quant" + fused + "Tensor", Since{13}, first_of(fused_fake_quantize));
   on("aten::_fused_moving_avg_obs_fq_helper" + fused + "(Tensor output, Tensor mask)", Since{13},
      fused_fake_quantize);
+
+  on("aten::_fused_moving_avg_obs_fq_helper_functional(Tensor self, Tensor observer_on, "
+     "Tensor fake_quant_on, Tensor running_min, Tensor running_max, Tensor scale, Tensor zero_point, "
+     "float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, "
+     "bool symmetric_quant=False) -> (Tensor output, Tensor mask, Tensor running_min_out, "
+     "Tensor running_max_out, Tensor scale_out, Tensor zero_point_out)",
+     Since{13}, fused_functional);
 
   on("quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, "
      "int quant_max, ScalarType dtype) -> Tensor",
