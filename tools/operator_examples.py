@@ -406,6 +406,36 @@ def _gradients() -> Examples:
             lambda *tensors: aten._weight_norm_interface_backward(*tensors, 0),
             (ROWS, ROWS, torch.rand(3, 1), torch.rand(3, 1)),
         ),
+        "aten::_weight_norm_differentiable_backward": (
+            lambda *tensors: aten._weight_norm_differentiable_backward(*tensors, 0),
+            (ROWS, ROWS, torch.rand(3, 1), torch.rand(3, 1)),
+        ),
+        "aten::masked_select_backward": (
+            lambda g, x: aten.masked_select_backward(g, x, x > 0.5),
+            (torch.rand(12), ROWS),
+        ),
+        "aten::cumprod_backward": (lambda g, x: aten.cumprod_backward(g, x, 1, x.cumprod(1)), (ROWS, ROWS)),
+        "aten::affine_grid_generator_backward": (
+            lambda g: aten.affine_grid_generator_backward(g, [1, 2, 3, 4], False),
+            (torch.rand(1, 3, 4, 2),),
+        ),
+        "aten::conv_tbc_backward": (
+            lambda *tensors: aten.conv_tbc_backward(*tensors, 0),
+            (torch.rand(4, 2, 3), torch.rand(5, 2, 4), torch.rand(2, 4, 3), torch.rand(3)),
+        ),
+        "aten::matrix_exp_backward": (aten.matrix_exp_backward, (torch.rand(3, 3), torch.rand(3, 3))),
+        "aten::_fake_quantize_learnable_per_tensor_affine_backward": (
+            lambda g, x: aten._fake_quantize_learnable_per_tensor_affine_backward(
+                g, x, SCALE, torch.tensor([0.0]), -128, 127
+            ),
+            (ROWS, ROWS),
+        ),
+        "aten::_fake_quantize_learnable_per_channel_affine_backward": (
+            lambda g, x: aten._fake_quantize_learnable_per_channel_affine_backward(
+                g, x, SCALES, torch.zeros(3), 0, -128, 127
+            ),
+            (ROWS, ROWS),
+        ),
         "aten::grid_sampler_3d_backward": (
             lambda *tensors: aten.grid_sampler_3d_backward(*tensors, 0, 0, False, [True, True]),
             (torch.rand(1, 1, 2, 2, 2), volume, torch.rand(1, 2, 2, 2, 3)),

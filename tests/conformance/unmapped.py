@@ -46,10 +46,8 @@ REASONS = {
         "*_overrideable*, _scaled_grouped_mm*, prims::xor_sum"
     ),
     "derivatives that C++ code of autograd calls; a capture sees the operators in them": (
-        "_thnn_*_backward, to_mkldnn_backward, *_rnn_layer_backward, _weight_norm_differentiable_backward, "
-        "matrix_exp_backward, conv_tbc_backward, _batch_norm_impl_index_backward, affine_grid_generator_backward, "
-        "cumprod_backward, masked_select_backward, _convolution_double_backward, _fake_quantize_learnable_*_backward, "
-        "_standard_gamma_grad, _dirichlet_grad"
+        "_thnn_*_backward, to_mkldnn_backward, *_rnn_layer_backward, _batch_norm_impl_index_backward, "
+        "_convolution_double_backward, _standard_gamma_grad, _dirichlet_grad"
     ),
     "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
     "fast paths of transformers, which the captures turn off": (

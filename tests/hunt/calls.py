@@ -19,7 +19,7 @@ from hunt.case import Case, Settings
 from hunt.defined import may_overlap, undefined, value_kinds
 from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
-from hunt.strategies import strategy
+from hunt.strategies import STRATEGIES, strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
 from hunt.unchecked_operators import UNCHECKED, arguments_of_unchecked
 from opbridge.symbolics.registry import registry
@@ -65,7 +65,7 @@ def overloads() -> list[Overload]:
 
 # If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
-_STEPS = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
+_FITTING = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
 # Their results are uninitialized memory.
 _NOT_DRAWN = {
     "aten::empty.memory_format",
@@ -234,12 +234,14 @@ def _proposed(
     if fitting := arguments_of_unchecked(rng, overload.name):
         names = {argument.name for argument in overload.op._schema.arguments}
         return {name: value for name, value in fitting.items() if name in names}
-    if samples.is_derivative(overload.base):
+    if samples.is_derivative(overload.base) and overload.name not in STRATEGIES:
         return _mutated(rng, overload, sampled, gentle=True, loose=False, strided=False)
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
     if overload.base in _CRASH_IN_EAGER:
         return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
-    if fitting is not None and (overload.base in _STEPS or rng.random() < 0.9):
+    if fitting is not None and (
+        samples.is_derivative(overload.base) or overload.base in _FITTING or rng.random() < 0.9
+    ):
         return _drawn(rng, overload, fitting)
     if sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
         return _mutated(rng, overload, sampled, gentle=attempt > 25)
@@ -360,7 +362,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED or overload.base in _STEPS
+    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED or overload.base in _FITTING
     settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
     if must_fit:
         others = []

@@ -101,6 +101,7 @@ _PER_CHANNEL = {
     "quant_min": _one_of(0, -128),
     "quant_max": 127,
 }
+_LEARNED = {"grad": Tensor("B,C,H"), "self": Tensor("B,C,H"), "quant_min": _one_of(0, -128), "quant_max": 127}
 _OBSERVED = {
     "self": Tensor("B,C,H"),
     "observer_on": Tensor("1", "zeros"),
@@ -323,6 +324,31 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "theta": Tensor("B,2,3"),
         "size": [Number("B"), Number("C"), Number("H"), Number("W")],
     },
+    "aten::conv_tbc_backward": {
+        "self": Tensor("T+1,B,M"),
+        "input": Tensor("T+2,B,I"),
+        "weight": Tensor("2,I,M"),
+        "bias": Tensor("M"),
+        "pad": 0,
+    },
+    "aten::cumprod_backward": {
+        "grad": Tensor("N,M,B"),
+        "input": Tensor("N,M,B"),
+        "output": Tensor("N,M,B"),
+        "dim": _one_of(0, 1, -1),
+    },
+    "aten::matrix_exp_backward": {"self": Tensor("B,N,N", "matrix"), "grad": Tensor("B,N,N", "matrix")},
+    "aten::_weight_norm_differentiable_backward": {
+        "grad_w": Tensor("N,M"),
+        "saved_v": Tensor("N,M"),
+        "saved_g": Tensor("N,1", "unit"),
+        "saved_norms": Tensor("N,1", "unit"),
+        "dim": 0,
+    },
+    "aten::_fake_quantize_learnable_per_tensor_affine_backward": _LEARNED
+    | {"scale": Tensor("1", "positive"), "zero_point": Tensor("1", "positive")},
+    "aten::_fake_quantize_learnable_per_channel_affine_backward": _LEARNED
+    | {"scale": Tensor("C", "positive"), "zero_point": Tensor("C", "positive"), "axis": 1},
     "aten::col2im": {
         "self": Tensor("B,C*6,(H+1)*W"),
         "output_size": [Number("H+2"), Number("W+2")],

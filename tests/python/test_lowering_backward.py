@@ -579,8 +579,6 @@ def test_of_an_open_number_of_segments():
 # The backward operators without a mapping, with the reasons. Only operators with a CPU kernel for dense tensors count:
 # the others are composed of further operators, which a capture below autograd records.
 UNMAPPED = {
-    "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
-    "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": "it raises an error in torch",
     "aten::convolution_backward_overrideable": "it raises an error in torch",
     "aten::mkldnn_rnn_layer_backward": "of a fused layer with a workspace",

@@ -88,6 +88,27 @@ Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
   });
 }
 
+// The gradient of element i is the sum of those of all k >= i, each times the product of the elements up to k
+// without i. A division by element i would be inexact, and fail at zeros.
+Value cumprod_gradient(GraphBuilder& g, Value grad, Value input, int64_t dim, Ignored) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, input, type), dy = operand(g, grad, type);
+  if (is_trivial(x, dim)) return grad;
+  const auto to_last = [&](Value value) {
+    return g.unsqueeze(widened(g, move_axis(g, value, wrap_axis(dim, value.rank()), -1)), {-2});
+  };
+  x = to_last(x), dy = to_last(dy);
+  Value column = arithmetic(g, 0, 1, x.dim(-1)), row = column;
+  column = g.unsqueeze(column, {1}), row = g.unsqueeze(row, {0});
+  Value others = g.op("Where", g.op("Equal", row, column), g.scalar_like(x, 1), x);
+  Value products = scan(
+      g, others, -1, {{1, x.element_type()}}, 1,
+      [](GraphBuilder& b, std::span<const Value> in) { return std::vector{b.op("Mul", in[0], in[1])}; })[0];
+  Value terms = g.op("Where", g.op("Less", row, column), g.scalar_like(x, 0), g.op("Mul", products, dy));
+  Value sum = g.reduce("ReduceSum", terms, {-1}, false);
+  return g.cast(move_axis(g, sum, -1, wrap_axis(dim, sum.rank())), type);
+}
+
 Value logcumsumexp(GraphBuilder& g, Value self, int64_t dim) {
   return in_opmath_type(g, self, [&](Value x) {
     if (is_trivial(x, dim)) return x;
@@ -128,6 +149,8 @@ void register_cumulative(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
   on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
+  on("aten::cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor", Since{9},
+     cumprod_gradient);
   for (const char* name : {"logcumsumexp", "_logcumsumexp"})
     on(fmt::format("aten::{}(Tensor self, int dim) -> Tensor", name), Since{9}, logcumsumexp);
   for (const bool greatest : {true, false}) {

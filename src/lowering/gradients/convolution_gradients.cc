@@ -103,6 +103,19 @@ void register_convolution_gradients(SymbolicRegistry& registry) {
        return convolution_gradient(g, grad, input, weight,
                                    {stride, padding, dilation, groups, transposed, output_padding}, mask);
      });
+  on("aten::conv_tbc_backward(Tensor self, Tensor input, Tensor weight, Tensor bias, int pad) -> "
+     "(Tensor, Tensor, Tensor)",
+     Since{9}, [](GraphBuilder& g, Value grad, Value input, Value weight, Ignored, int64_t pad) {
+       const Convolution c{{1}, {pad}, {1}, 1, false, {}};
+       const Formula dy = operand_of_result(g, grad);
+       const Value turned = g.transpose(dy, {1, 2, 0}), x = g.transpose(input, {1, 2, 0}),
+                   w = g.transpose(weight, {2, 1, 0});
+       const Value of_input = input_gradient(g, g.cast(turned, x.element_type()), w, x.dims(), c);
+       const Value of_weight = weight_gradient(g, g.cast(turned, x.element_type()), x, {{w.dim(2)}}, c);
+       const Value of_bias = g.reshape(sum(dy, {0, 1}), {grad.dim(2)});
+       return std::array{g.transpose(of_input, {2, 0, 1}), g.transpose(of_weight, {2, 1, 0}),
+                         g.cast(of_bias, grad.element_type())};
+     });
   on("aten::_slow_conv2d_backward.output_mask(Tensor grad_output, Tensor self, Tensor weight, "
      "SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask) -> "
      "(Tensor grad_input, Tensor grad_weight, Tensor grad_bias)",

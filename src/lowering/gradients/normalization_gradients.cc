@@ -183,16 +183,21 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
        Value scaled = v * (operand_of_result(g, size) / norm);
        return std::array{g.cast(scaled, g.result(0).element_type), g.cast(norm, g.result(1).element_type)};
      });
-  on("aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, "
-     "Tensor saved_norms, int dim) -> (Tensor, Tensor)",
-     Since{9}, [](GraphBuilder& g, Value grad, Value direction, Value size, Value norms, int64_t dim) {
-       Formula dy = operand_of_result(g, grad), v = operand_of_result(g, direction),
-               length = operand_of_result(g, size), norm = operand_of_result(g, norms);
-       Formula along = sum(dy * v, axes_except(wrap_axis(dim, direction.rank()), direction.rank()));
-       Value of_direction = (dy - v * (along / (norm * norm))) * (length / norm);
-       return std::array{g.cast(of_direction, g.result(0).element_type),
-                         g.cast(along / norm, g.result(1).element_type)};
-     });
+  for (const std::string name : {"_weight_norm_interface_backward", "_weight_norm_differentiable_backward"}) {
+    on("aten::" + name +
+           "(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> "
+           "(Tensor, Tensor)",
+       Since{9}, [](GraphBuilder& g, Value grad, Value direction, Value size, Value norms, int64_t dim) {
+         if (!is_floating_point(grad.element_type()) || !is_floating_point(direction.element_type()))
+           g.refuse("the tensors must be of floating point");
+         Formula dy = operand_of_result(g, grad), v = operand_of_result(g, direction),
+                 length = operand_of_result(g, size), norm = operand_of_result(g, norms);
+         Formula along = sum(dy * v, axes_except(wrap_axis(dim, direction.rank()), direction.rank()));
+         Value of_direction = (dy - v * (along / (norm * norm))) * (length / norm);
+         return std::array{g.cast(of_direction, g.result(0).element_type),
+                           g.cast(along / norm, g.result(1).element_type)};
+       });
+  }
   on("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", Since{9},
      [](GraphBuilder& g, Value gradient, Value mask, double scale) {
        return in_formula(

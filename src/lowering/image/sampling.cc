@@ -39,24 +39,38 @@ Value centres(GraphBuilder& g, const Dim& size, bool align_corners) {
   return g.op("Div", g.cast(doubled, ElementType::float64), g.cast(divisor, ElementType::float64));
 }
 
-// Applies theta (N, axes, axes + 1) to the homogeneous coordinates of each pixel.
-Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
+// The homogeneous coordinates of each pixel, (pixels, axes + 1).
+Value homogeneous_coordinates(GraphBuilder& g, const std::vector<Dim>& size, bool align_corners,
+                              ElementType type) {
   if (size.size() < 3) g.refuse("the size of a grid has at least 3 dims");
   std::vector<Dim> image(size.begin() + 2, size.end());
   const Dim pixels = element_count(image);
   const auto axes = static_cast<int64_t>(image.size());
   image.push_back(1);
+  std::vector<Value> coordinates;
+  for (int64_t i = axes; i-- > 0;) {  // x is the first coordinate
+    std::vector<Dim> along(image.size(), 1);
+    along[i] = image[i];
+    Value of_axis = g.cast(centres(g, image[i], align_corners), type);
+    coordinates.push_back(g.expand(g.reshape(of_axis, along), image));
+  }
+  coordinates.push_back(filled(g, image, 1, type));
+  return g.reshape(g.concat(coordinates, axes), {pixels, Dim(axes + 1)});
+}
+
+// Applies theta (N, axes, axes + 1) to the coordinates.
+Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
   return in_opmath_type(g, theta, [&](Value x) {
-    std::vector<Value> coordinates;
-    for (int64_t i = axes; i-- > 0;) {  // x is the first coordinate
-      std::vector<Dim> along(image.size(), 1);
-      along[i] = image[i];
-      Value of_axis = g.cast(centres(g, image[i], align_corners), x.element_type());
-      coordinates.push_back(g.expand(g.reshape(of_axis, along), image));
-    }
-    coordinates.push_back(filled(g, image, 1, x.element_type()));
-    Value points = g.reshape(g.concat(coordinates, axes), {pixels, Dim(axes + 1)});
+    Value points = homogeneous_coordinates(g, size, align_corners, x.element_type());
     return g.reshape(g.op("MatMul", points, g.transpose(x, {0, 2, 1})), *g.result().dims);
+  });
+}
+
+Value affine_grid_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& size, bool align_corners) {
+  return in_opmath_type(g, grad, [&](Value dy) {
+    Value points = homogeneous_coordinates(g, size, align_corners, dy.element_type());
+    dy = g.reshape(dy, {dy.dim(0), points.dim(0), dy.dim(-1)});
+    return g.op("MatMul", g.transpose(dy, {0, 2, 1}), points);
   });
 }
 
@@ -74,6 +88,8 @@ void register_sampling(SymbolicRegistry& registry) {
   }
   on("aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", Since{9},
      affine_grid);
+  on("aten::affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor",
+     Since{9}, affine_grid_gradient);
 }
 
 }  // namespace opbridge::lowering

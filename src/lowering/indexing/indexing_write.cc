@@ -314,6 +314,10 @@ void register_indexing_write(SymbolicRegistry& registry) {
      });
 
   on("aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Since{9}, masked_scatter);
+  on("aten::masked_select_backward(Tensor grad, Tensor input, Tensor mask) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value grad, Value input, Value mask) {
+       return masked_scatter(g, filled(g, input.dims(), 0, grad.element_type()), mask, grad);
+     });
   on("aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value indices, Value source, bool accumulate) {
        Value at = from_start(g, flat(g, indices), element_count(self));

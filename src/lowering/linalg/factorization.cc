@@ -279,6 +279,13 @@ void register_factors(SymbolicRegistry& registry) {
 
 std::array<Value, 3> parts_of(const Svd& svd) { return {svd.u.value, svd.values, svd.vh.value}; }
 
+Value matrix_exp(GraphBuilder& g, Value self) {
+  const ElementType type = self.element_type();
+  if (is_floating_point(type)) self = g.cast(self, opmath_type(type));
+  Value result = kernel<1>(g, "matrix_exp", matrices(g, self, "self"))[0];
+  return is_floating_point(type) ? g.cast(result, type) : result;
+}
+
 void register_spectra(SymbolicRegistry& registry) {
   auto on = add(registry);
 
@@ -331,14 +338,19 @@ void register_spectra(SymbolicRegistry& registry) {
        return std::array{empty(g, 0), singular_values(g, a), empty(g, 2)};
      });
 
-  for (const char* name : {"aten::matrix_exp", "aten::linalg_matrix_exp"}) {
-    on(std::string(name) + "(Tensor self) -> Tensor", Since{1}, [](GraphBuilder& g, Value self) {
-      const ElementType type = self.element_type();
-      if (is_floating_point(type)) self = g.cast(self, opmath_type(type));
-      Value result = kernel<1>(g, "matrix_exp", matrices(g, self, "self"))[0];
-      return is_floating_point(type) ? g.cast(result, type) : result;
-    });
-  }
+  for (const char* name : {"aten::matrix_exp", "aten::linalg_matrix_exp"})
+    on(std::string(name) + "(Tensor self) -> Tensor", Since{1}, matrix_exp);
+  // A block of the exponential of (A^T, G; 0, A^T).
+  on("aten::matrix_exp_backward(Tensor self, Tensor grad) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Value grad) {
+       Value turned = transposed(g, matrices(g, self, "self")).value;
+       const Dim size = self.dim(-1);
+       Value zeros = filled(g, self.dims(), 0, self.element_type());
+       Value blocks = g.concat({g.concat({turned, grad}, -1), g.concat({zeros, turned}, -1)}, -2);
+       Value made = matrix_exp(g, blocks);
+       made = g.slice(made, -2, g.ints({0}), g.sizes({size}));
+       return g.typed(g.slice(made, -1, g.sizes({size}), g.ints({end_of_axis})), self.dims());
+     });
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ Matrices expanded(GraphBuilder& g, const Matrices& a, const std::vector<Dim>& ba
 }
 
 Matrices transposed(GraphBuilder& g, const Matrices& a) {
+  if (a.rank() < 2) g.refuse("a matrix has at least two dims");
   std::vector<int64_t> order(static_cast<size_t>(a.value.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<size_t>(a.rank() - 1)], order[static_cast<size_t>(a.rank() - 2)]);

@@ -8,6 +8,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 #include "tensor/constants.h"
 
@@ -67,11 +68,14 @@ Scheme scheme_of_channels(GraphBuilder& g, Value x, Value scales, Value zero_poi
   return scheme;
 }
 
-// Learned zero points are rounded to a level.
-Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t greatest) {
-  Value real = g.op("Round", g.cast(zero_points, ElementType::float32));
+Value clipped_zeros(GraphBuilder& g, Value real, int64_t least, int64_t greatest) {
   Value clipped = g.op("Clip", real, g.scalar_like(real, least), g.scalar_like(real, greatest));
   return g.cast(clipped, ElementType::int64);
+}
+
+// Learned zero points are rounded to a level.
+Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t greatest) {
+  return clipped_zeros(g, g.op("Round", g.cast(zero_points, ElementType::float32)), least, greatest);
 }
 
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
@@ -210,6 +214,31 @@ std::array<Value, 2> fake_quantize_and_mask(GraphBuilder& g, Value self, const S
   return {fake_quantize(g, self, scheme), mask};
 }
 
+// The gradients of the tensor, of the scale and of the zero point, which are learned.
+std::vector<Value> fake_quantize_gradients(GraphBuilder& g, Value grad, Value self, Value scales,
+                                           Value zero_points, Scheme scheme, double factor) {
+  if (element_count(self).is(0)) return {self, scales, zero_points};
+  scheme.has_real_zeros = true;  // they are added before rounding
+  const Formula x(g, g.cast(self, ElementType::float32)), dy(g, g.cast(grad, ElementType::float32));
+  const Formula level(g, levels(g, x, scheme)), scale(g, aligned_parameter(g, x, scheme.scale, scheme)),
+      zero(g, aligned_parameter(g, x, scheme.zero_point, scheme)),
+      inverse_scale(g, aligned_parameter(g, x, inverse(g, scheme.scale), scheme));
+  const auto least = static_cast<double>(scheme.least), greatest = static_cast<double>(scheme.greatest);
+  const Formula above = level > greatest;
+  const Formula below = !(level >= least);  // also NaN
+  const Formula is_clipped = below || above;
+  const Formula of_scale =
+      where(below, dy * (least - zero),
+            where(above, dy * (greatest - zero), dy * ((level - zero) * scale - x) * inverse_scale));
+  const Formula of_zero = where(is_clipped, -dy * scale, 0);
+  std::vector<int64_t> axes = axes_except(scheme.axis.value_or(-1), self.rank());
+  const auto result = [&](size_t index, const Formula& value) {
+    const ir::TensorType& type = g.result(index);
+    return g.cast(index == 0 ? Value(value) : g.reshape(sum(value, axes), *type.dims), type.element_type);
+  };
+  return {result(0, where(is_clipped, 0, dy)), result(1, of_scale * factor), result(2, of_zero * factor)};
+}
+
 Value dequantize_tensor(GraphBuilder& g, Value input, const Scheme& scheme, Ignored, Ignored) {
   const ElementType type = g.result().element_type;
   if (type == ElementType::float32 || is_byte(input.element_type()))
@@ -333,6 +362,27 @@ void register_quantization(SymbolicRegistry& registry) {
         int64_t greatest, Ignored) {
        zero_points = learned_zeros(g, zero_points, least, greatest);
        return fake_quantize(g, self, scheme_of(g, self, scales, zero_points, axis, least, greatest));
+     });
+  on("aten::_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, "
+     "Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)",
+     Since{11},
+     [](GraphBuilder& g, Value grad, Value self, Value scale, Value zero_point, int64_t least,
+        int64_t greatest, double factor) {
+       // Unlike the forward kernel, this one adds 1/2 and rounds towards 0.
+       Value real = g.cast(zero_point, ElementType::float32);
+       Value zero = clipped_zeros(g, g.op("Add", real, g.scalar_like(real, 0.5)), least, greatest);
+       return fake_quantize_gradients(g, grad, self, scale, zero_point,
+                                      scheme_of(g, scale, zero, least, greatest), factor);
+     });
+  on("aten::_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, "
+     "Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> "
+     "(Tensor, Tensor, Tensor)",
+     Since{11},
+     [](GraphBuilder& g, Value grad, Value self, Value scales, Value zero_points, int64_t axis, int64_t least,
+        int64_t greatest, double factor) {
+       Value zeros = learned_zeros(g, zero_points, least, greatest);
+       return fake_quantize_gradients(g, grad, self, scales, zero_points,
+                                      scheme_of(g, self, scales, zeros, axis, least, greatest), factor);
      });
   on("aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, "
      "int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
