@@ -38,7 +38,7 @@ def test_every_operator_without_mapping_has_a_reason():
     if tuple(map(int, torch.__version__.split(".")[:2])) > (2, 15):
         pytest.skip("a later torch may have other operators")
     names = list(unmapped.unmapped())
-    assert len(names) > 300
+    assert len(names) > 250
     assert [name for name in names if unmapped.reason_for(name) is None] == []
     assert "\n".join(unmapped.section()) in (ROOT / "docs" / "coverage.md").read_text()
 
