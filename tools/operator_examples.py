@@ -126,6 +126,10 @@ def _layers() -> Examples:
             lambda x: torch.view_as_real(aten.stft.center(x, 16, return_complex=True)),
             (torch.rand(64),),
         ),
+        "aten::_sobol_engine_draw": (
+            lambda quasi, state: aten._sobol_engine_draw(quasi, 5, state, 2, 3, torch.float32),
+            (torch.zeros(2, dtype=torch.int64), torch.quasirandom.SobolEngine(2).sobolstate),
+        ),
         "aten::corrcoef": (torch.corrcoef, (ROWS,)),
         "aten::cov": (torch.cov, (ROWS,)),
         "aten::narrow.Tensor": (lambda x, start: torch.narrow(x, 0, start, 1), (ROWS, torch.tensor(1))),

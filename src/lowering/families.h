@@ -58,6 +58,7 @@ void register_searching(SymbolicRegistry& registry);
 void register_segment_gradients(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
 void register_shuffling(SymbolicRegistry& registry);
+void register_sobol(SymbolicRegistry& registry);
 void register_sorting(SymbolicRegistry& registry);
 void register_special(SymbolicRegistry& registry);
 void register_stacking(SymbolicRegistry& registry);

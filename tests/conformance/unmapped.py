@@ -54,7 +54,7 @@ REASONS = {
         "_native_multi_head_attention, _transformer_encoder_layer_fwd"
     ),
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
-        "_philox*, _sobol_*, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
+        "_philox*, _sobol_*_, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),
     "of which torch cannot determine the sizes, or returns a number": "unique_dim_consecutive, _batch_norm_impl_index",
     "parts of other operators, or private forms of them": ("slice_inverse, _thnn_*, _scaled_addmm*"),

@@ -57,6 +57,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_segment_gradients(registry);
   lowering::register_shape(registry);
   lowering::register_shuffling(registry);
+  lowering::register_sobol(registry);
   lowering::register_sorting(registry);
   lowering::register_special(registry);
   lowering::register_stacking(registry);
