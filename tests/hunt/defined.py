@@ -28,7 +28,7 @@ _LOSING_DIGITS = re.compile(
 )
 # Operators that convert numbers to integers internally, which C++ leaves undefined for numbers out of range.
 _TAME_ONLY = re.compile(
-    "grid_sample|(ps_)?roi_|deform_conv|_?fake_quantize_(learnable_)?per_channel|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
+    "_?grid_sample|(ps_)?roi_|deform_conv|_?fake_quantize_(learnable_)?per_channel|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
     "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
 )

@@ -80,3 +80,12 @@ def test_transposed_to_nothing(tmp_path):
         pytest.skip("this PyTorch refuses an output without elements on this machine")
     opbridge.export(Transposed(), args, tmp_path / "m.onnx", capture="trace")  # torch.export refuses it
     opbridge.verify(tmp_path / "m.onnx", Transposed(), args)
+
+
+def test_a_bias_that_does_not_fit_is_refused(tmp_path):
+    """Some of PyTorch's kernels accept it."""
+    x, weight = torch.rand(1, 3, 2, 2), torch.rand(1, 3, 1, 1)
+    with pytest.raises(opbridge.UnsupportedError, match="not a vector of the input's element type"):
+        opbridge.export(
+            lambda x: F.conv2d(x, weight, torch.tensor([7]), padding="same"), (x,), tmp_path / "m.onnx", capture="trace"
+        )

@@ -50,6 +50,53 @@ def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any
     assert "squeeze" not in vars(torch.Tensor)
 
 
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, factor: float) -> Any:
+        return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(factor)))
+
+
+def test_sizes_that_torch_export_takes_for_at_least_2_are_told(tmp_path: pathlib.Path) -> None:
+    """It captures the function only so: the shapes of its results cannot be found for all sizes."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = Scaled.apply(torch.einsum("i,j->ij", x.flatten()[:3], x.flatten()[:2]), -1.5)
+        return torch.eye(y.shape[-1]).squeeze((0, -1))
+
+    with pytest.warns(TraceWarning, match="whether a dynamic size is 1, which torch.export takes as False"):
+        opbridge.export(
+            model,
+            (torch.rand(3, 5, 4),),
+            tmp_path / "m.onnx",
+            capture="export",
+            dynamic_shapes=({0: "a", 1: "b", 2: "c"},),
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("change", [lambda x: x.transpose_(-2, -3), lambda x: x.squeeze_(1)])
+def test_an_input_of_dynamic_sizes_that_changes_its_shape_is_refused(
+    tmp_path: pathlib.Path, capture: Any, change: Any
+) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        change(x)
+        return y
+
+    with pytest.raises(opbridge.UnsupportedError, match="changes the shape of the input"):
+        opbridge.export(
+            model,
+            (torch.rand(1, 2, 2),),
+            tmp_path / "m.onnx",
+            capture=capture,
+            dynamic_shapes=({0: "n1", 1: "n2", 2: "n2"},),
+        )
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib.Path, capture: Any) -> None:
     with pytest.raises(opbridge.UnsupportedError, match=r"squeeze.. keeps the axis"):

@@ -98,6 +98,12 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
 
 namespace {
 
+// Some kernels of PyTorch do not check it.
+void check_bias(const GraphBuilder& g, Value input, const std::optional<Value>& bias) {
+  if (bias && (bias->rank() != 1 || bias->element_type() != input.element_type()))
+    g.refuse("the bias is not a vector of the input's element type; reshape or convert it");
+}
+
 size_t spatial_axes(const GraphBuilder& g, Value weight) {
   if (weight.rank() < 3) g.refuse("weight has no spatial axis");
   return static_cast<size_t>(weight.rank()) - 2;
@@ -105,6 +111,7 @@ size_t spatial_axes(const GraphBuilder& g, Value weight) {
 
 Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
                   const Convolution& given) {
+  check_bias(g, input, bias);
   const size_t axes = spatial_axes(g, weight);
   const Convolution c = given.of_axes(g, axes);
   std::vector<int64_t> pads = c.padding;
@@ -116,6 +123,7 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
 // padding='same' or 'valid'. If the padding of 'same' is odd, PyTorch pads one more at the end.
 Value convolution_by_name(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
                           const Convolution& given, const std::string& padding) {
+  check_bias(g, input, bias);
   const size_t axes = spatial_axes(g, weight);
   const Convolution c = given.of_axes(g, axes);
   std::vector<int64_t> pads(2 * axes, 0);

@@ -28,7 +28,7 @@ from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.assignments import assign
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
@@ -70,7 +70,9 @@ def export_program(
         return retry_with_substitutes(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
 
     def by_sizes() -> torch.export.ExportedProgram:
-        return _exported(model, inputs, sizes, changed, size_oblivious=False)
+        made = _exported(model, inputs, sizes, changed, size_oblivious=False)
+        warn_of_run("whether a dynamic size is 1, which torch.export takes as False")
+        return made
 
     exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
     if any(_is_unresolved(node) for node in exported.graph.nodes):

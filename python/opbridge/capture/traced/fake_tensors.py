@@ -98,14 +98,15 @@ def _capture(
         ]
         _held = give_values(mode, model) if knows_tensors else []  # until the end of the capture
         sizes.equate(leaves)
-        names = sizes.name_symbols(_shapes(leaves))
+        shapes = _shapes(leaves)  # now: the model may transpose an input in place
+        names = sizes.name_symbols(shapes)
         fixings: dict[str, Fixing] = {}
         caught = Caught()
         note = numbers.restart() if numbers is not None else None
         with ExportFunctionHandler(), watch_sizes(sizes, fixings, caught, of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False, note=note)
-        names = sizes.name_symbols(_shapes(leaves), fixings)
-        remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
+        names = sizes.name_symbols(shapes, fixings)
+        remaining = sizes.without_fixed(shapes) or sizes.with_equal(names, shapes)
     return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers, knows_tensors)
 
 
