@@ -55,9 +55,9 @@ def test_samples_of_the_layer_are_drawn_at_each_run(tmp_path: pathlib.Path) -> N
     model = nn.FractionalMaxPool2d(2, output_size=(17, 17))
     x = torch.arange(1600.0).reshape(1, 1, 40, 40)
     program = opbridge.export(model, (x,), tmp_path / "model.onnx")
-    (first,), (second,) = program(x), program(x)
+    first, *others = (program(x)[0] for _ in range(8))  # two are equal once in 64 times
     assert first.shape == (1, 1, 17, 17)
-    assert (first != second).any()
+    assert any((first != other).any() for other in others)
     steps = first[0, 0].diff()
     assert set(steps.flatten().tolist()) <= {2.0, 3.0}
     assert first[0, 0, -1, -1] == 1599

@@ -90,6 +90,7 @@ BROADCASTING = frozenset(
 # The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # it halves a size again and again
+FUNCTION_MODE = "__torch_function__"  # the method of a mode of torch functions
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
 
@@ -149,6 +150,7 @@ __all__ = [
     "FLOAT_FORMAT",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
+    "FUNCTION_MODE",
     "INDEX_OF_SLICE",
     "INTEGER_DIVISION",
     "INT_FORMAT",

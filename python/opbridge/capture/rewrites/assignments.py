@@ -11,6 +11,8 @@ from typing import Any
 import sympy
 import torch
 
+from opbridge.torch_compat.symbols import FUNCTION_MODE
+
 
 def assign(tensor: torch.Tensor, index: Any, value: Any) -> None:
     torch.Tensor.__setitem__(tensor, index, value)
@@ -18,6 +20,6 @@ def assign(tensor: torch.Tensor, index: Any, value: Any) -> None:
 
 def drops_axis(asked: Any, frame: FrameType | None) -> bool:
     """Whether ``assign`` asks, in C++ called from ``frame``, if a dynamic size is not 1, to drop its axis otherwise."""
-    while frame is not None and frame.f_code.co_name == "__torch_function__":  # of modes
+    while frame is not None and frame.f_code.co_name == FUNCTION_MODE:  # of modes
         frame = frame.f_back
     return frame is not None and frame.f_code is assign.__code__ and isinstance(asked, sympy.Ne) and 1 in asked.args

@@ -12,8 +12,7 @@ from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.shown import only_shows
 from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, syntax_tree
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
-
-_MODE = "__torch_function__"
+from opbridge.torch_compat.symbols import FUNCTION_MODE
 
 
 def is_without_effect(frame: FrameType) -> bool:
@@ -31,7 +30,7 @@ def passing_truth(frame: FrameType) -> bool | None:
     """The truth value for which the line that ``frame`` runs raises no error, as True for ``assert x.min() >= 0``. None
     if it is not such a test, if the model may catch the error, or if one condition of several would do, unless all
     others are Python's bools. ``frame`` may be that of a torch function mode."""
-    while frame.f_code.co_name == _MODE and frame.f_back is not None:
+    while frame.f_code.co_name == FUNCTION_MODE and frame.f_back is not None:
         frame = frame.f_back
     truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if runs_users(frame) else None
     if isinstance(truth, tuple):
