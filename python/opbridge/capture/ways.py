@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
 
-_MOST_BRANCHES = 3  # in a row: each doubles the captures
-_MOST_CAPTURES = 2**_MOST_BRANCHES
+_MOST_WAYS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +81,7 @@ class _Ways:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
         self._captures = 1
+        self._are_few: bool | None = None  # whether all ways can be captured; None if that isn't known yet
 
     def all_from(self, captured: Captured, known: int) -> Program:
         """The program of the ways that differ from ``captured`` after the first ``known`` branches."""
@@ -109,8 +109,7 @@ class _Ways:
         """The choice between ``program`` and the way of the branches ``wanted``, which goes the other way of the last;
         None if it cannot be captured."""
         branch, way = wanted[-1][0], captured.way
-        open_branches = [each for each in captured.branches.asked if not (each.keeps_way or each.is_known)]
-        if branch.keeps_way or len(open_branches) > _MOST_BRANCHES or self._captures == _MOST_CAPTURES:
+        if branch.keeps_way or self._captures == _MOST_WAYS or not self._may_have_all(captured.branches):
             return None
         with hold_warnings() as held:
             try:
@@ -138,6 +137,12 @@ class _Ways:
                 return None
         show_warnings(held)
         return chosen
+
+    def _may_have_all(self, branches: Branches) -> bool:
+        """Whether the ways are few, as far as ``branches``, the first that were asked, tell."""
+        if self._are_few is None:
+            self._are_few = branches.count_ways(_MOST_WAYS) <= _MOST_WAYS
+        return self._are_few
 
 
 def _condition(branch: Branch, branches: Branches, graph: _core.Graph) -> _core.Graph:

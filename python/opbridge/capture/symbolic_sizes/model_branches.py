@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 
 _MOST_TRIED = 3000  # combinations of sizes
+_MOST_DRAWN = 200  # combinations of sizes
 _MOST_ELEMENTS = 2**26  # of an input that is made
 
 
@@ -46,6 +48,11 @@ class Branch:
     @property
     def answer(self) -> tuple[str, bool]:
         return self.text, self.truth
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the other way may be captured."""
+        return not (self.keeps_way or self.is_known)
 
     @property
     def line(self) -> str:
@@ -98,6 +105,10 @@ class Branches:
     def note(self, branch: Branch) -> None:
         self._attempts[-1].append(branch)
 
+    def answer_to(self, asked: Any) -> bool | None:
+        """The answer that the condition had earlier in this attempt; None if it was not asked."""
+        return next((branch.truth for branch in self.asked if branch.asked == asked), None)
+
     def is_decided(self, asked: Any, truth: bool) -> bool:
         """Whether the condition has this answer for all sizes that the inputs may have."""
         if len(asked.free_symbols) != 1:
@@ -106,7 +117,10 @@ class Branches:
         return limits is not None and is_decided(asked, truth, *limits)
 
     def are_impossible(self, wanted: Sequence[tuple[Branch, bool]]) -> bool:
-        """Whether no sizes give the last condition the wanted answer, and those on the same size theirs."""
+        """Whether no sizes give the last condition the wanted answer, and those on the same size theirs; or whether
+        the answers contradict each other."""
+        if sympy.And(*(branch.asked if truth else ~branch.asked for branch, truth in wanted)) == sympy.false:
+            return True
         symbols = wanted[-1][0].asked.free_symbols
         limits = self._limits_of(symbols)
         conditions = [(branch.asked, truth) for branch, truth in wanted if branch.asked.free_symbols == symbols]
@@ -116,6 +130,20 @@ class Branches:
         """The bounds of the only one of the symbols; None if there are several, or if it is no size of the inputs."""
         known = self._ranges.get(next(iter(symbols))) if len(symbols) == 1 else None
         return None if known is None else (self._least(*symbols), finite_bound(known.upper))
+
+    def count_ways(self, most: int) -> int:
+        """How many combinations of answers the open branches have for drawn sizes: all of them, or ``most + 1``."""
+        env = self.env
+        conditions = [env.replace(branch.asked) for branch in self.asked if branch.is_open]
+        symbols = sorted({symbol for condition in conditions for symbol in condition.free_symbols}, key=str)
+        sizes = [self._sizes_near(symbol, int(env.backed_var_to_val[symbol]), set()) for symbol in symbols]
+        draw, ways = random.Random(0), set()
+        for _ in range(_MOST_DRAWN):
+            values = {symbol: sympy.Integer(draw.choice(near)) for symbol, near in zip(symbols, sizes, strict=True)}
+            ways.add(tuple(condition.xreplace(values) for condition in conditions))
+            if len(ways) > most:
+                break
+        return len(ways)
 
     @property
     def asked(self) -> list[Branch]:
