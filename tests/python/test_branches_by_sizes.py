@@ -210,6 +210,19 @@ def test_tests_of_several_conditions(model: Function, capture: Any, tmp_path: pa
 
 
 @CAPTURES
+def test_a_test_that_makes_a_size_constant(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * y.sum() if x.shape[0] == 4 and y.shape[0] > 3 else x - y.sum()
+
+    sizes, path = ((5, 7), (4, 4), (4, 3), (1, 1), (1, 5), (6, 6)), tmp_path / "m.onnx"
+    for example in sizes[:3]:
+        args = tuple(torch.randn(size, 4) for size in example)
+        opbridge.export(model, args, path, dynamic_shapes=({0: "n"}, {0: "m"}), capture=capture)
+        for each in sizes:
+            assert opbridge.verify(path, model, tuple(torch.randn(size, 4) for size in each)).ok
+
+
+@CAPTURES
 @pytest.mark.parametrize(
     "model",
     [

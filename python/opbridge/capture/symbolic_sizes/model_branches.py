@@ -207,7 +207,7 @@ class Branches:
         # The last condition decides most often, so it is evaluated first.
         conditions.reverse()
         numbers = {int(number) for condition, _ in conditions for number in condition.atoms(sympy.Integer)}
-        may_be_one = _is_linear(asked) and self._least(symbols[0]) == 1
+        may_be_one = is_linear(asked) and self._least(symbols[0]) == 1
         for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), _MOST_TRIED):
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
             if all(condition.xreplace(values) == sympy.sympify(truth) for condition, truth in conditions):
@@ -246,11 +246,11 @@ def _fixed_by(branch: Branch, truth: bool, values: Mapping[Any, Any]) -> set[Any
     """The symbols that a program for the wanted truth must take as constants: one that equals a number, or is 1, which
     torch does not keep symbolic."""
     symbols: set[Any] = branch.asked.free_symbols
-    is_equality = isinstance(branch.asked, sympy.Eq if truth else sympy.Ne) and _is_linear(branch.asked)
+    is_equality = isinstance(branch.asked, sympy.Eq if truth else sympy.Ne) and is_linear(branch.asked)
     return symbols if is_equality else {symbol for symbol in symbols if values.get(symbol) == 1}
 
 
-def _is_linear(condition: Any) -> bool:
+def is_linear(condition: Any) -> bool:
     """Whether the condition compares one size with numbers, so that it holds for an interval of sizes, or for all but
     one. If that interval has 1 but not 2, the condition means that the size is 1."""
     if not isinstance(condition, sympy.core.relational.Relational) or len(condition.free_symbols) != 1:

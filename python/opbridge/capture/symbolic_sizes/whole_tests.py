@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 
-from opbridge.capture.symbolic_sizes.model_branches import Branches
+from opbridge.capture.symbolic_sizes.model_branches import Branches, is_linear
 from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, syntax_tree
 from opbridge.torch_compat.symbols import (
     FloorDiv,
@@ -64,6 +64,11 @@ def whole_test(frame: FrameType, asked: Any, env: Any, branches: Branches) -> Wh
         return None
     if whole in (sympy.true, sympy.false):
         return WholeTest(bool(whole), same)
+    if any(len(each.free_symbols) > 1 for each in whole.atoms(sympy.Eq, sympy.Ne)):
+        return None  # torch takes equal sizes for one, and forgets the rest of the test
+    fixing = sympy.Eq if isinstance(whole, sympy.And) else sympy.Ne
+    if any(isinstance(each, fixing) and is_linear(each) for each in whole.args):
+        return None  # one answer means that a size is a constant
     if any(each.args[1].free_symbols for each in whole.atoms(*_DIVISIONS)):
         return None  # a condition before this one may keep the divisor from being 0
     hint = whole.xreplace(env.backed_var_to_val)
