@@ -411,3 +411,76 @@ def test_a_buffer_that_one_way_changes_is_refused(
     with pytest.raises(opbridge.UnsupportedError, match=message):
         opbridge.export(model, (torch.randn(2, 4),), tmp_path / "model.onnx", **options)
     assert model.counts.tolist() == [0, 0, 0, 0]
+
+
+def product_of_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape == y.shape:
+        return x * y
+    return x.sum(0, keepdim=True) * 3 + y.sum(0, keepdim=True)
+
+
+def made_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] != y.shape[0]:
+        y = F.interpolate(y.t()[None], x.shape[0])[0].t()
+    return x - y
+
+
+def same_after_a_branch(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if y.shape[0] % 2:
+        y = y * 5
+    return x * y if x.shape[1:] == y.shape[1:] and x.shape[0] == y.shape[0] else x.sum(0) - y.sum(0)[None]
+
+
+def same_before_a_branch(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        if x.shape[0] == y.shape[0]:
+            y = y * 2
+            x = x * y if y.shape[0] > 4 else x - y
+        else:
+            x = x + y.sum(0)
+    return x
+
+
+def large_and_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * y if x.shape[0] > 3 and x.shape[0] == y.shape[0] else x - y.sum(0)
+
+
+PAIRS = ((5, 5), (5, 7), (1, 1), (1, 3), (3, 1), (6, 6), (9, 2), (6, 5), (4, 8))
+
+
+@CAPTURES
+@pytest.mark.parametrize("example", PAIRS[:4], ids=str)
+@pytest.mark.parametrize(
+    "model", [product_of_same, made_same, same_after_a_branch, same_before_a_branch, large_and_same]
+)
+def test_sizes_that_may_be_equal(
+    model: Function, example: tuple[int, int], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        args = tuple(torch.randn(size, 4) for size in example)
+        opbridge.export(model, args, path, dynamic_shapes=({0: "n"}, {0: "m"}), capture=capture)
+    for sizes in PAIRS:
+        assert opbridge.verify(path, model, tuple(torch.randn(size, 4) for size in sizes)).ok
+
+
+@CAPTURES
+@pytest.mark.parametrize("dims", [(Dim("h", max=64), Dim("w", min=1, max=64)), ("h", "w"), (Dim.DYNAMIC, Dim.DYNAMIC)])
+def test_images_that_may_be_squares(dims: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape
+        if height != width:
+            length = max(height, width)
+            x = F.pad(x, (0, length - width, 0, length - height))
+        return x + x.t()
+
+    path = tmp_path / "m.onnx"
+    for example in PAIRS[:3]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TraceWarning)
+            opbridge.export(
+                squared, (torch.randn(example),), path, dynamic_shapes=(dict(enumerate(dims)),), capture=capture
+            )
+        for sizes in PAIRS:
+            assert opbridge.verify(path, squared, (torch.randn(sizes),)).ok

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opbridge import _core
 from opbridge.capture.program import NUMBER, Program, Sizes, argument_names, returned
-from opbridge.capture.run_warnings import hold_warnings, show_warnings
+from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.dynamic_axes import FixedByComparison
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.errors import UnsupportedError
@@ -25,21 +25,23 @@ if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
     from opbridge.capture.inputs import Inputs
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-    from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
+    from opbridge.capture.symbolic_sizes.model_branches import Axis, Branch, Branches
 
 _MOST_WAYS = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """What a capture starts from. ``constant`` are the axes of each leaf that are constant in this way alone, and
-    ``calls`` the calls of functions that those of its program follow. ``ranges_hold`` is whether torch refuses a
-    program that does not hold for all sizes of the ranges that the caller has declared."""
+    """What a capture starts from. ``constant`` are the axes of each leaf that are constant in this way alone, ``equal``
+    names the axes that have one size in it, and ``calls`` are the calls of functions that those of its program follow.
+    ``ranges_hold`` is whether torch refuses a program that does not hold for all sizes of the ranges that the caller
+    has declared."""
 
     inputs: Inputs
     constant: list[set[int]]
     calls: list[FunctionCall]
     ranges_hold: bool
+    equal: Mapping[Axis, str] = dataclasses.field(default_factory=dict)
     is_first: bool = False
 
 
@@ -60,7 +62,7 @@ def capture_ways(capture: Capture, inputs: Inputs, sizes: DynamicSizes, has_rang
     ``has_ranges`` is whether torch keeps ranges that the caller has declared for them."""
     way = Way(inputs, [set() for _ in inputs.leaves], [], True, is_first=True)
     try:
-        return _Ways(capture).all_from(capture(way), 0)
+        return _of_example(capture, way)
     except UnsupportedError as error:
         refusal = error
     # The ways together may do what a single one cannot: then nothing is left to warn of.
@@ -71,10 +73,29 @@ def capture_ways(capture: Capture, inputs: Inputs, sizes: DynamicSizes, has_rang
     else:
         raise refusal
     with hold_warnings() as held, contextlib.suppress(Exception):  # the model may not run with other inputs
-        program = _Ways(capture).all_from(capture(other), 0)
+        program = _of_example(capture, other)
         if not held:
             return program
     raise refusal
+
+
+def _of_example(capture: Capture, way: Way) -> Program:
+    """The program of all ways from that of the example on, or from one in which fewer sizes are equal."""
+    held: list[Warned] = []
+    try:
+        with hold_warnings() as held:
+            captured = capture(way)
+    except BaseException:
+        show_warnings(held)
+        raise
+    unequal = captured.branches.unequal(way.inputs)
+    if unequal is not None:
+        with hold_warnings() as of_unequal, contextlib.suppress(Exception):  # the model may not run with them
+            program = _Ways(capture).all_from(capture(dataclasses.replace(way, inputs=unequal, ranges_hold=False)), 0)
+            if not of_unequal:
+                return program
+    show_warnings(held)
+    return _Ways(capture).all_from(captured, 0)
 
 
 class _Ways:
@@ -118,15 +139,13 @@ class _Ways:
                     return None
                 self._captures += 1
                 constant = [a | b for a, b in zip(way.constant, sizes.constant, strict=True)]
-                other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False))
-                if other.branches.fixes_more_than(captured.branches, constant):
+                equal = {**way.equal, **sizes.equal}
+                other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False, equal=equal))
+                if other.branches.fixes_more_than(captured.branches, constant, sizes.equal):
                     return None
-                # Of constant sizes, and of what torch knows, the other way asks nothing.
-                answers = [
-                    (each.text, truth)
-                    for each, truth in wanted
-                    if not each.is_known and not each.asked.free_symbols <= sizes.symbols
-                ]
+                # Of constant and of equal sizes, and of what torch knows, the other way asks nothing.
+                texts = [(sizes.text_of(each, captured.branches.sizes), truth) for each, truth in wanted]
+                answers = [answer for answer in texts if answer[0] is not None]
                 if [each.answer for each in other.branches.asked[: len(answers)]] != answers:
                     return None
                 others = self.all_from(other, len(answers))
