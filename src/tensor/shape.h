@@ -18,9 +18,12 @@ inline Dim element_count(std::span<const Dim> dims) {
 // Whether the least values of the symbols leave it possible that a symbolic dim is 0.
 inline bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_or(0) < 1; }
 
-// Whether a dim is 0 or may be.
+// Whether an axis has no elements, or may have none.
+inline bool may_be_empty(const Dim& dim) { return dim.is(0) || may_be_zero(dim); }
+
+// The same of any of several axes.
 inline bool may_be_empty(std::span<const Dim> dims) {
-  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || may_be_zero(dim); });
+  return std::ranges::any_of(dims, [](const Dim& dim) { return may_be_empty(dim); });
 }
 
 // The number of elements from one index along each axis to the next.

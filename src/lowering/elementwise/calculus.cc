@@ -81,8 +81,7 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     Value sum =
         sum_of(g, whole ? g.cast(y, ElementType::int64) : operand(g, y, type), std::vector{axis}, true);
     const ElementType wide = ends.element_type();
-    if (may_be_empty(std::vector{y.dim(axis)}))
-      ends = sum_of(g, ends, std::vector{axis}, true);  // 0 if there are none
+    if (may_be_empty(y.dim(axis))) ends = sum_of(g, ends, std::vector{axis}, true);  // 0 if there are none
     Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }

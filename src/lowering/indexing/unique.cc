@@ -4,7 +4,6 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -74,7 +73,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   }
   if (!others.empty()) differs = any_along(g, differs, others, false);
   Value begins = g.concat({filled(g, std::vector{Dim(1)}, 1, ElementType::boolean), differs}, 0);
-  if (size.is(0) || tensor::may_be_zero(size)) begins = g.slice(begins, 0, g.ints({0}), g.sizes({size}));
+  if (may_be_empty(size)) begins = g.slice(begins, 0, g.ints({0}), g.sizes({size}));
   Value values = g.op("Compress", x, begins, attr("axis", axis));
   Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);

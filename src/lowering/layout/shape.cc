@@ -77,8 +77,7 @@ Value repeat(GraphBuilder& g, Value self, const std::vector<Dim>& repeats) {
 Value roll_axis(GraphBuilder& g, Value self, const Dim& shift, int64_t axis) {
   const Dim& size = self.dim(axis);
   if (size.is(0)) return self;
-  const bool may_be_empty = size.least().value_or(0) < 1;
-  const Dim start = mod(Dim(0) - shift, may_be_empty ? max(size, 1) : size);
+  const Dim start = mod(Dim(0) - shift, may_be_empty(size) ? max(size, 1) : size);
   if (start.is(0)) return self;
   Value cut = g.sizes({start});
   return g.concat({g.slice(self, axis, cut, g.ints({end_of_axis})), g.slice(self, axis, g.ints({0}), cut)},

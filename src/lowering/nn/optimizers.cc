@@ -2,7 +2,7 @@
 // beside it. Also the gradient scaling of automatic mixed precision: cpu/AmpGradScalerKernels.cpp.
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cmath>
 #include <vector>
 
 #include "lowering/add.h"
@@ -163,13 +163,12 @@ Tensors adagrad(GraphBuilder& g, Tensors parameters, Tensors gradients, Tensors 
 }
 
 Tensors unscale(GraphBuilder& g, Tensors gradients, Value found_inf, Value inv_scale) {
-  const auto infinity = std::numeric_limits<double>::infinity();
   Formula found(g, found_inf);
   for (Value& gradient : gradients) {
     const ElementType type = gradient.element_type();
     if (!is_floating_point(type)) g.refuse("the gradients must be of floating point");
     const Formula scaled(g, operand(g, gradient, type));
-    const Formula is_finite = abs(scaled) < infinity;
+    const Formula is_finite = abs(scaled) < INFINITY;
     const Value counted = g.reduce("ReduceSum", where(is_finite, Formula::number(0, found), 1), {}, false);
     found = where(Formula(g, counted) > 0, 1, found);
     const Value factor = g.cast(g.reshape(inv_scale, std::span<const Dim>()), opmath_type(type));
@@ -182,7 +181,6 @@ Tensors unscale(GraphBuilder& g, Tensors gradients, Value found_inf, Value inv_s
 // The scale, and the number of steps since it changed.
 std::array<Value, 2> update_scale(GraphBuilder& g, Value self, Value growth_tracker, Value found_inf,
                                   double growth, double backoff, int64_t interval) {
-  const auto infinity = std::numeric_limits<double>::infinity();
   const Formula scale(g, self), steps = Formula(g, growth_tracker) + 1;
   const Formula backs_off(g, g.cast(g.reshape(found_inf, std::span<const Dim>()), ElementType::boolean));
   const auto times = [&](double factor) {
@@ -193,7 +191,7 @@ std::array<Value, 2> update_scale(GraphBuilder& g, Value self, Value growth_trac
       g, g.op("Equal", g.cast(steps, ElementType::int64), g.scalar(interval, ElementType::int64)));
   const Formula grown = times(growth);
   const Formula new_scale =
-      where(backs_off, times(backoff), where(grows && abs(grown) < infinity, grown, scale));
+      where(backs_off, times(backoff), where(grows && abs(grown) < INFINITY, grown, scale));
   return {g.reshape(new_scale, self.dims()),
           g.reshape(where(backs_off || grows, 0, steps), growth_tracker.dims())};
 }

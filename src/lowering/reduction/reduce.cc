@@ -5,7 +5,6 @@
 
 #include "lowering/common.h"
 #include "lowering/kernel.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 
@@ -38,7 +37,7 @@ Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
 
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const Dim count = count_of(x, axes);
-  if (count.is(0) || tensor::may_be_zero(count)) {
+  if (may_be_empty(count)) {
     Value sum = g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
     return g.op("Div", sum, g.cast(g.size(count), x.element_type()));
   }
@@ -75,7 +74,7 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> all = axes_of(axes, x);
   const Dim count = count_of(x, axes);
-  if (count.is(0) || tensor::may_be_zero(count)) {  // ReduceMax needs an element
+  if (may_be_empty(count)) {  // ReduceMax needs an element
     return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
   }
   if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
@@ -87,7 +86,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   const ElementType type = x.element_type();
   const Dim count = element_count(x);
   if (x.rank() != 1) x = g.reshape(x, std::vector{count});
-  if (!count.is(0) && !tensor::may_be_zero(count)) return x;
+  if (!may_be_empty(count)) return x;
   // PyTorch converts NaN to integers; C++ leaves the result open, which is this on x86 processors.
   const bool is_wide = type == ElementType::int32 || type == ElementType::int64;
   const Scalar none = is_floating_point(type) ? Scalar(NAN) : is_wide ? lowest_value(type) : Scalar(0);

@@ -9,7 +9,7 @@
 #include "lowering/common.h"
 #include "runtimes/onnxruntime/reduction_node.h"
 #include "runtimes/onnxruntime/replacements.h"
-#include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge::onnxruntime {
 
@@ -17,9 +17,7 @@ Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction) {
   const std::optional<ReductionNode> node = reduction_of(reduction);
   if (!node || !is_floating_point(node->x.element_type())) return {};
   const Value x = node->x;
-  const bool may_be_empty = std::ranges::any_of(
-      node->axes, [&](int64_t axis) { return x.dim(axis).is(0) || tensor::may_be_zero(x.dim(axis)); });
-  if (may_be_empty) {
+  if (std::ranges::any_of(node->axes, [&](int64_t axis) { return tensor::may_be_empty(x.dim(axis)); })) {
     Value nan = g.op("Where", g.op("IsNaN", x), x, g.scalar_like(x, 0));
     Value result = g.reduce("ReduceLogSumExp", x, node->axes, node->keepdims);
     return g.op("Add", result, g.reduce("ReduceSum", nan, node->axes, node->keepdims));

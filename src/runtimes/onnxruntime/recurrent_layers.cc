@@ -39,7 +39,7 @@ std::vector<Value> recurrent_layer_of_any_size(GraphBuilder& g, const ir::Node& 
   const Value x(layer.inputs[0]);
   if (!x.ranked() || ir::attribute_or<int64_t>(layer, "layout", 0) != 0) return {};
   const Dim batch = x.dim(1);
-  const bool lacks_sequences = lowering::may_be_empty(std::vector{batch});
+  const bool lacks_sequences = lowering::may_be_empty(batch);
   const bool lacks_features = layer.op == "GRU" && x.dim(2).is(0);
   if (!lacks_sequences && !lacks_features) return {};
 
