@@ -322,6 +322,12 @@ def _cummaxmin_backward(d: Draw) -> Arguments:
     return {"grad": d.tensor(*size), "input": x, "indices": spec_of(indices), "dim": dim}
 
 
+def _cumprod_backward(d: Draw) -> Arguments:
+    size, dim = _along_axis(d)
+    x = d.tensor(*size)
+    return {"grad": d.tensor(*size), "input": x, "dim": dim, "output": spec_of(x.make().cumprod(dim))}
+
+
 def _gather_backward(d: Draw) -> Arguments:
     size, dim = _along_axis(d)
     picked = [d.size() if axis == dim else d.size(1, n) for axis, n in enumerate(size)]
@@ -422,6 +428,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_weight_norm_interface_backward": _weight_norm_backward,
     "aten::batch_norm_backward": _batch_norm_backward,
     "aten::cummaxmin_backward": _cummaxmin_backward,
+    "aten::cumprod_backward": _cumprod_backward,
     "aten::embedding_backward": _embedding_backward,
     "aten::fake_quantize_per_channel_affine_cachemask_backward": _masked_gradient,
     "aten::fake_quantize_per_tensor_affine_cachemask_backward": _masked_gradient,
