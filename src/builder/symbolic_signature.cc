@@ -107,8 +107,6 @@ std::optional<std::vector<Dim>> decode_dims(const SymbolicCall& call, size_t ind
 std::optional<double> decode_double(const SymbolicCall& call, size_t index) {
   const std::optional<Scalar> scalar = decode_scalar(call, index);
   if (!scalar) return std::nullopt;
-  if (!scalar->is_static())
-    call.g.refuse(fmt::format("argument {} is known only when the model runs", index));
   return scalar->to_double();
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "builder/not_constant.h"
 #include "opbridge/symbolic.h"
 
 namespace opbridge {
@@ -67,9 +68,8 @@ double Scalar::to_double() const {
   if (const bool* v = std::get_if<bool>(&value_)) return *v ? 1.0 : 0.0;
   if (const int64_t* v = std::get_if<int64_t>(&value_)) return static_cast<double>(*v);
   if (const double* v = std::get_if<double>(&value_)) return *v;
-  throw Error(ErrorCode::unsupported,
-              is_complex() ? "a complex number is given where a real one is needed"
-                           : "a number known only at run time is given where a constant is needed");
+  if (!is_static()) throw NotConstant(*this);
+  throw Error(ErrorCode::unsupported, "a complex number is given where a real one is needed");
 }
 
 int64_t Scalar::to_int() const {
@@ -77,8 +77,9 @@ int64_t Scalar::to_int() const {
   if (const int64_t* v = std::get_if<int64_t>(&value_)) return *v;
   if (const double* v = std::get_if<double>(&value_); v && std::abs(*v) < 0x1p63)
     return static_cast<int64_t>(*v);
+  if (!is_static()) throw NotConstant(*this);
   throw Error(ErrorCode::unsupported,
-              "an integer constant is needed; the given number is not real or is known only at run time");
+              "an integer constant is needed; the given number is not real or too large");
 }
 
 std::complex<double> Scalar::to_complex() const {

@@ -4,6 +4,22 @@
 
 namespace opbridge::lowering {
 
+Formula::Formula(GraphBuilder& g, const Scalar& number) {
+  if (number.is_static()) {
+    number_ = number.to_double();
+  } else {
+    g_ = &g;
+    tensor_ = g.scalar(number, ElementType::float64);
+    is_number_ = true;
+  }
+}
+
+Scalar Formula::scalar() const {
+  if (g_ == nullptr) return number_;
+  if (!is_number_) throw Error(ErrorCode::internal, "a formula with a tensor is no number");
+  return tensor_;
+}
+
 Formula Formula::number(double number, const Formula& like) {
   return {*like.g_, like.g_->scalar_like(like.tensor_, number)};
 }
@@ -19,10 +35,15 @@ Formula::operator Value() const {
 }
 
 Value Formula::like(const Formula& other) const {
-  return g_ != nullptr ? tensor_ : other.g_->scalar_like(other.tensor_, number_);
+  if (g_ != nullptr && !is_number_) return tensor_;
+  return other.g_ != nullptr ? other.g_->scalar_like(other.tensor_, scalar()) : tensor_;
 }
 
-Formula node(std::string_view op, const Formula& a) { return {*a.g_, a.g_->op(op, a.tensor_)}; }
+Formula node(std::string_view op, const Formula& a) {
+  Formula made(*a.g_, a.g_->op(op, a.tensor_));
+  made.is_number_ = a.is_number_;
+  return made;
+}
 
 Formula node(std::string_view op, const Formula& a, const Formula& b) {
   if (a.g_ == nullptr && b.g_ == nullptr) {
@@ -33,7 +54,9 @@ Formula node(std::string_view op, const Formula& a, const Formula& b) {
     throw Error(ErrorCode::internal, "a formula of numbers without a tensor");
   }
   GraphBuilder& g = a.g_ != nullptr ? *a.g_ : *b.g_;
-  return {g, g.op(op, a.like(b), b.like(a))};
+  Formula made(g, g.op(op, a.like(b), b.like(a)));
+  made.is_number_ = (a.g_ == nullptr || a.is_number_) && (b.g_ == nullptr || b.is_number_);
+  return made;
 }
 
 Formula where(const Formula& condition, const Formula& yes, const Formula& no) {

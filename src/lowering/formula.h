@@ -1,24 +1,28 @@
 // Arithmetic that reads like a formula: `grad * (1 - y * y)`.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "lowering/common.h"
 
 namespace opbridge::lowering {
 
-// A tensor or a number. Operations make nodes, except those of two numbers. The tensors of one operation have
-// the same element type, which a number takes.
+// A tensor or a number. Operations make nodes, except those of two constants. The tensors of one operation
+// have the same element type, which a number takes. Numbers are computed in float64, as in Python.
 class Formula {
  public:
   Formula(GraphBuilder& g, Value tensor) : g_(&g), tensor_(tensor) {}
-  Formula(double number) : number_(number) {}  // NOLINT: a number is a formula
+  Formula(GraphBuilder& g, const Scalar& number);  // which may be known only when the model runs
+  Formula(double number) : number_(number) {}      // NOLINT: a number is a formula
   // A number as a tensor of the element type of `like`.
   static Formula number(double number, const Formula& like);
   // A size, as a number of the element type of `like`.
   static Formula size(const Dim& dim, const Formula& like);
 
   operator Value() const;  // NOLINT: of a tensor
+  Scalar scalar() const;   // of a number
+  std::optional<double> constant() const { return g_ ? std::nullopt : std::optional(number_); }
 
   friend Formula operator+(const Formula& a, const Formula& b) { return node("Add", a, b); }
   friend Formula operator-(const Formula& a, const Formula& b) { return node("Sub", a, b); }
@@ -52,6 +56,7 @@ class Formula {
 
   GraphBuilder* g_ = nullptr;
   Value tensor_;
+  bool is_number_ = false;  // of a tensor: whether it is a number known only when the model runs
   double number_ = 0;
 };
 

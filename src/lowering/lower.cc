@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "builder/not_constant.h"
 #include "builder/stage.h"
 #include "ir/inconsistent.h"
 #include "ir/queries.h"
@@ -223,7 +224,27 @@ class Lowering final : public ValueMap, public BodyLowering {
     } else {
       for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
     }
-    accept(node, g, symbolic.function(SymbolicCall{g, arguments, *this, node, *this}), symbolic.origin);
+    try {
+      accept(node, g, symbolic.function(SymbolicCall{g, arguments, *this, node, *this}), symbolic.origin);
+    } catch (const NotConstant& error) {
+      g.refuse(
+          fmt::format("{} is computed from sizes or data when the model runs, but this mapping needs a "
+                      "constant; compute the function with tensors, or make the size constant",
+                      name_of_argument(node, error.number())));
+    }
+  }
+
+  // The argument of a call that is `number`, which is known only when the model runs.
+  std::string name_of_argument(const ir::Node& node, const Scalar& number) const {
+    const Dim* const size = std::get_if<Dim>(&number.get());
+    const Value* const computed = std::get_if<Value>(&number.get());
+    for (const auto& [name, argument] : node.attributes) {
+      const Dim* const dim = std::get_if<Dim>(&argument);
+      ir::Value* const* const value = std::get_if<ir::Value*>(&argument);
+      if (size && dim && *size == *dim) return name;
+      if (computed && value && *value && (*this)[*value].get() == computed->get()) return name;
+    }
+    return "a number";
   }
 
   void lower_complex(const ir::Node& node, const Symbolic* symbolic, GraphBuilder& g) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -48,22 +49,25 @@ void check_outputs(const std::vector<ir::Value*>& if_true, const std::vector<ir:
   }
 }
 
-bool is_like(const Dim& dim, const Dim& of_way) { return dim == of_way || of_way.is_static(); }
-
-bool is_like(const ir::Value& input, const ir::Value& of_way) {
-  if (input.name != of_way.name || input.type.index() != of_way.type.index()) return false;
-  if (const auto* number = std::get_if<ir::ScalarType>(&input.type))
-    return is_like(number->value, std::get<ir::ScalarType>(of_way.type).value);
-  const ir::TensorType &type = input.tensor_type(), &other = of_way.tensor_type();
-  return type.element_type == other.element_type &&
-         std::ranges::equal(*type.dims, *other.dims,
-                            [](const Dim& dim, const Dim& of_way) { return is_like(dim, of_way); });
+std::vector<Dim> sizes_of(const ir::Value& input) {
+  if (const auto* number = std::get_if<ir::ScalarType>(&input.type)) return {number->value};
+  return *input.tensor_type().dims;
 }
 
-// A way may fix sizes.
+bool is_symbol(const Dim& dim) { return !dim.is_static() && dim.expr()->kind == Expr::Kind::symbol; }
+
+// A way may fix sizes, and have one of the program's symbols for sizes that are equal in it.
 void check_inputs(const std::vector<ir::Value*>& inputs, const std::vector<ir::Value*>& of_way) {
-  const auto are_like = [](const ir::Value* input, const ir::Value* of_way) {
-    return is_like(*input, *of_way);
+  std::vector<Dim> known;
+  for (const ir::Value* input : inputs) std::ranges::copy(sizes_of(*input), std::back_inserter(known));
+  const auto may_be = [&](const Dim& size, const Dim& there) {
+    return size == there || there.is_static() ||
+           (is_symbol(size) && is_symbol(there) && std::ranges::find(known, there) != known.end());
+  };
+  const auto are_like = [&](const ir::Value* input, const ir::Value* there) {
+    return input->name == there->name && input->type.index() == there->type.index() &&
+           ir::as_tensor_type(*input).element_type == ir::as_tensor_type(*there).element_type &&
+           std::ranges::equal(sizes_of(*input), sizes_of(*there), may_be);
   };
   if (!std::ranges::equal(inputs, of_way, are_like))
     throw Error(ErrorCode::unsupported, "the inputs of the model have other sizes in its branches");

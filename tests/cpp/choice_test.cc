@@ -80,6 +80,21 @@ TEST(Choice, AWayMayFixASizeOfAnInput) {
   EXPECT_THROW(choose(asks("1"), adds_bias("n"), adds_bias("m")), Error);
 }
 
+TEST(Choice, AWayMayHaveOneSymbolForSizesOfSeveralInputs) {
+  const auto square = [](const std::string& size, const std::string& body) {
+    return ir::parse("graph main(%x: float32[n, " + size + "]) {\n" + body + "}\n");
+  };
+  const std::string copy = "  %y: float32[n, n] = aten::relu(self=%x)\n  return %y\n";
+  const std::string other = "  %y: float32[n, m] = aten::neg(self=%x)\n  return %y\n";
+  const std::string asked =
+      "  %same: bool = _operator::eq(arg0=n, arg1=m)\n"
+      "  %condition: bool[] = aten::scalar_tensor(s=%same, dtype=bool)\n"
+      "  return %condition\n";
+  const OnnxModel model = exported(choose(square("m", asked), square("n", copy), square("m", other)));
+  ir::verify(model.graph);
+  EXPECT_EQ(ir::str(model.graph.inputs[0]->type), "float32[n, m]");
+}
+
 TEST(Choice, RefusesOutputsOfOtherTypesAndLeavesTheGraphs) {
   ir::Graph condition = asks("3"), one = adds_bias("n"), other = adds_bias("n", "int64");
   try {

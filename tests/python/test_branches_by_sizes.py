@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import onnx
@@ -162,6 +162,110 @@ def test_branches_by_two_axes(capture: Any, tmp_path: pathlib.Path) -> None:
 
 
 @CAPTURES
+def test_conditions_of_one_test_are_one_branch(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Each stage of MobileViT scales its images to even sizes."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            height, width = x.shape[-2:]
+            new_height, new_width = 2 * ((height + 1) // 2), 2 * ((width + 1) // 2)
+            is_scaled = False
+            if new_height != height or new_width != width:
+                x, is_scaled = F.interpolate(x, (new_height, new_width), mode="bilinear"), True
+            x = x.reshape(1, new_height // 2, 2, new_width // 2, 2).mean((2, 4))[None]
+            if is_scaled:
+                x = x + 1
+        return x
+
+    path = tmp_path / "model.onnx"
+    images = [torch.randn(1, 1, *size) for size in ((24, 16), (23, 16), (24, 9), (18, 20), (1, 1), (7, 12))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        export_and_verify(model, path, images, {2: "height", 3: "width"}, capture)
+    nodes = [node for each in onnx.load(path).graph.node for node in flattened(each) if node.op_type == "If"]
+    assert len(nodes) == 7
+
+
+def flattened(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    yield node
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from flattened(inner)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x * 2 if not (x.shape[0] > 3 and (x.shape[0] % 2 == 0 or x.shape[0] == 7)) else x * 3,
+        lambda x: x * 2 if x is not None and x.shape[0] % 2 and not x.shape[0] < 4 else x * 3,
+        lambda x: x * 2 if x.shape[0] > 7 or x.shape[0] % 4 or x.shape[0] > 7 else x * 3,
+        lambda x: x * 2 if x.shape[0] == 1 or x.shape[0] == 4 or x.requires_grad else x * 3,
+    ],
+)
+def test_tests_of_several_conditions(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    for example in (2, 8):
+        nodes = onnx.load(check(model, tmp_path, capture, example)).graph.node
+        assert [node.op_type for each in nodes for node in flattened(each)].count("If") == 1
+
+
+@CAPTURES
+def test_a_test_that_makes_a_size_constant(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * y.sum() if x.shape[0] == 4 and y.shape[0] > 3 else x - y.sum()
+
+    sizes, path = ((5, 7), (4, 4), (4, 3), (1, 1), (1, 5), (6, 6)), tmp_path / "m.onnx"
+    for example in sizes[:3]:
+        args = tuple(torch.randn(size, 4) for size in example)
+        opbridge.export(model, args, path, dynamic_shapes=({0: "n"}, {0: "m"}), capture=capture)
+        for each in sizes:
+            assert opbridge.verify(path, model, tuple(torch.randn(size, 4) for size in each)).ok
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x * 2 if x.shape[0] != 1 and x.shape[1] > 4 else x * 3,
+        lambda x: x * 2 if x.shape[0] > 3 or x.shape[1] == 4 or x.shape[0] % 2 else x * 3,
+        lambda x: x * 2 if not (x.shape[0] != 1 and x.shape[1] != 4) and x.shape[1] else x * 3,
+    ],
+)
+def test_conditions_that_decide_nothing_are_no_branches(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    """As in torchao, which compares the sizes of blocks before it asks whether they are 1."""
+    for example in (1, 8):
+        assert [node.op_type for node in onnx.load(check(model, tmp_path, capture, example)).graph.node] == ["Mul"]
+
+
+@CAPTURES
+def test_a_condition_asked_beside_a_test_that_it_does_not_decide(capture: Any, tmp_path: pathlib.Path) -> None:
+    check(lambda x: x * 2 if x.shape[0] > 3 and x.shape[1] > 4 else x * bool(x.shape[0] > 3), tmp_path, capture, 8)
+    check(
+        lambda x: x * 2 if x.shape[0] > 3 and x.shape[1] > 4 else x * (5 - bool(x.shape[0] % 4)), tmp_path, capture, 8
+    )
+
+
+@CAPTURES
+def test_a_condition_that_guards_the_next_one(capture: Any, tmp_path: pathlib.Path) -> None:
+    check(lambda x: x * 2 if x.shape[0] > 1 and 8 // (x.shape[0] - 1) > 2 else x * 3, tmp_path, capture, 8)
+
+
+def test_a_condition_that_is_asked_again_is_no_branch(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for i in range(6):
+            if min(x.shape[0], y.shape[0]) <= 4:
+                x = x + i
+        return x
+
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(model, (torch.randn(8), torch.randn(7)), path, dynamic_shapes=({0: "n"}, {0: "m"}))
+    for sizes in ((3, 9), (9, 3), (5, 5), (4, 8)):
+        assert opbridge.verify(path, model, tuple(map(torch.randn, sizes))).ok
+
+
+@CAPTURES
 @pytest.mark.parametrize("dim", [Dim("n"), Dim("n", min=1, max=64), Dim.DYNAMIC, Dim.AUTO], ids=str)
 def test_forms_of_dims(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     check(pads, tmp_path, capture, 8, (4, 5, 64), dim)
@@ -258,7 +362,7 @@ def test_a_way_that_cannot_be_captured_is_told(model: Function, dim: Any, captur
 def test_too_many_branches_are_told(capture: Any, tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         for i in (3, 5, 7, 11, 13):
-            if x.shape[0] % i == 1:
+            if x.shape[0] % i <= i // 2:
                 x = x + i
         return x
 
@@ -307,3 +411,76 @@ def test_a_buffer_that_one_way_changes_is_refused(
     with pytest.raises(opbridge.UnsupportedError, match=message):
         opbridge.export(model, (torch.randn(2, 4),), tmp_path / "model.onnx", **options)
     assert model.counts.tolist() == [0, 0, 0, 0]
+
+
+def product_of_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape == y.shape:
+        return x * y
+    return x.sum(0, keepdim=True) * 3 + y.sum(0, keepdim=True)
+
+
+def made_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] != y.shape[0]:
+        y = F.interpolate(y.t()[None], x.shape[0])[0].t()
+    return x - y
+
+
+def same_after_a_branch(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if y.shape[0] % 2:
+        y = y * 5
+    return x * y if x.shape[1:] == y.shape[1:] and x.shape[0] == y.shape[0] else x.sum(0) - y.sum(0)[None]
+
+
+def same_before_a_branch(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        if x.shape[0] == y.shape[0]:
+            y = y * 2
+            x = x * y if y.shape[0] > 4 else x - y
+        else:
+            x = x + y.sum(0)
+    return x
+
+
+def large_and_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * y if x.shape[0] > 3 and x.shape[0] == y.shape[0] else x - y.sum(0)
+
+
+PAIRS = ((5, 5), (5, 7), (1, 1), (1, 3), (3, 1), (6, 6), (9, 2), (6, 5), (4, 8))
+
+
+@CAPTURES
+@pytest.mark.parametrize("example", PAIRS[:4], ids=str)
+@pytest.mark.parametrize(
+    "model", [product_of_same, made_same, same_after_a_branch, same_before_a_branch, large_and_same]
+)
+def test_sizes_that_may_be_equal(
+    model: Function, example: tuple[int, int], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        args = tuple(torch.randn(size, 4) for size in example)
+        opbridge.export(model, args, path, dynamic_shapes=({0: "n"}, {0: "m"}), capture=capture)
+    for sizes in PAIRS:
+        assert opbridge.verify(path, model, tuple(torch.randn(size, 4) for size in sizes)).ok
+
+
+@CAPTURES
+@pytest.mark.parametrize("dims", [(Dim("h", max=64), Dim("w", min=1, max=64)), ("h", "w"), (Dim.DYNAMIC, Dim.DYNAMIC)])
+def test_images_that_may_be_squares(dims: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape
+        if height != width:
+            length = max(height, width)
+            x = F.pad(x, (0, length - width, 0, length - height))
+        return x + x.t()
+
+    path = tmp_path / "m.onnx"
+    for example in PAIRS[:3]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TraceWarning)
+            opbridge.export(
+                squared, (torch.randn(example),), path, dynamic_shapes=(dict(enumerate(dims)),), capture=capture
+            )
+        for sizes in PAIRS:
+            assert opbridge.verify(path, squared, (torch.randn(sizes),)).ok

@@ -188,7 +188,7 @@ def test_extremes_of_sizes_and_numbers():
 def test_floats_made_of_sizes_are_told(capture, tmp_path):
     with pytest.warns(UserWarning, match="was converted to the number 0.1"):
         opbridge.export(
-            lambda x: torch.nn.functional.layer_norm(x, (3,), eps=1 / x.shape[0]),
+            lambda x: torch.nn.functional.pdist(x, 1 / x.shape[0]),
             (torch.ones(10, 3),),
             tmp_path / "m.onnx",
             dynamic_shapes=({0: "n"},),

@@ -37,6 +37,7 @@ def is_internal(module: str) -> bool:
 NAMES_OF_OTHERS = {  # private names in strings that do not belong to torch
     "_core": "opbridge's module in C++",
     "_exported_once": "a function of opbridge in another file",
+    "_get_reduction_params": "a function of torchao",
     "_graph": "the name of a parameter that opbridge makes",
     "_outputs": "torch.onnx documents this parameter of symbolic functions",
     "_thread": "Python's module",

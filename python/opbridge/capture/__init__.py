@@ -93,7 +93,7 @@ def capture(
         return DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
 
     def capture_way(way: Way) -> Captured:
-        sizes = sizes_of(way.inputs).in_way(way.constant, way.ranges_hold)
+        sizes = sizes_of(way.inputs).in_way(way.constant, way.equal, way.ranges_hold)
         inputs = sizes.without_ones()
         dump = on_exported if way.is_first else None
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opbridge import _core
 from opbridge.capture.program import NUMBER, Program, Sizes, argument_names, returned
-from opbridge.capture.run_warnings import hold_warnings, show_warnings
+from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.dynamic_axes import FixedByComparison
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.errors import UnsupportedError
@@ -25,22 +25,23 @@ if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
     from opbridge.capture.inputs import Inputs
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-    from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
+    from opbridge.capture.symbolic_sizes.model_branches import Axis, Branch, Branches
 
-_MOST_BRANCHES = 3  # in a row: each doubles the captures
-_MOST_CAPTURES = 2**_MOST_BRANCHES
+_MOST_WAYS = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """What a capture starts from. ``constant`` are the axes of each leaf that are constant in this way alone, and
-    ``calls`` the calls of functions that those of its program follow. ``ranges_hold`` is whether torch refuses a
-    program that does not hold for all sizes of the ranges that the caller has declared."""
+    """What a capture starts from. ``constant`` are the axes of each leaf that are constant in this way alone, ``equal``
+    names the axes that have one size in it, and ``calls`` are the calls of functions that those of its program follow.
+    ``ranges_hold`` is whether torch refuses a program that does not hold for all sizes of the ranges that the caller
+    has declared."""
 
     inputs: Inputs
     constant: list[set[int]]
     calls: list[FunctionCall]
     ranges_hold: bool
+    equal: Mapping[Axis, str] = dataclasses.field(default_factory=dict)
     is_first: bool = False
 
 
@@ -61,7 +62,7 @@ def capture_ways(capture: Capture, inputs: Inputs, sizes: DynamicSizes, has_rang
     ``has_ranges`` is whether torch keeps ranges that the caller has declared for them."""
     way = Way(inputs, [set() for _ in inputs.leaves], [], True, is_first=True)
     try:
-        return _Ways(capture).all_from(capture(way), 0)
+        return _of_example(capture, way)
     except UnsupportedError as error:
         refusal = error
     # The ways together may do what a single one cannot: then nothing is left to warn of.
@@ -72,16 +73,36 @@ def capture_ways(capture: Capture, inputs: Inputs, sizes: DynamicSizes, has_rang
     else:
         raise refusal
     with hold_warnings() as held, contextlib.suppress(Exception):  # the model may not run with other inputs
-        program = _Ways(capture).all_from(capture(other), 0)
+        program = _of_example(capture, other)
         if not held:
             return program
     raise refusal
+
+
+def _of_example(capture: Capture, way: Way) -> Program:
+    """The program of all ways from that of the example on, or from one in which fewer sizes are equal."""
+    held: list[Warned] = []
+    try:
+        with hold_warnings() as held:
+            captured = capture(way)
+    except BaseException:
+        show_warnings(held)
+        raise
+    unequal = captured.branches.unequal(way.inputs)
+    if unequal is not None:
+        with hold_warnings() as of_unequal, contextlib.suppress(Exception):  # the model may not run with them
+            program = _Ways(capture).all_from(capture(dataclasses.replace(way, inputs=unequal, ranges_hold=False)), 0)
+            if not of_unequal:
+                return program
+    show_warnings(held)
+    return _Ways(capture).all_from(captured, 0)
 
 
 class _Ways:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
         self._captures = 1
+        self._are_few: bool | None = None  # whether all ways can be captured; None if that isn't known yet
 
     def all_from(self, captured: Captured, known: int) -> Program:
         """The program of the ways that differ from ``captured`` after the first ``known`` branches."""
@@ -109,8 +130,7 @@ class _Ways:
         """The choice between ``program`` and the way of the branches ``wanted``, which goes the other way of the last;
         None if it cannot be captured."""
         branch, way = wanted[-1][0], captured.way
-        open_branches = [each for each in captured.branches.asked if not (each.keeps_way or each.is_known)]
-        if branch.keeps_way or len(open_branches) > _MOST_BRANCHES or self._captures == _MOST_CAPTURES:
+        if branch.keeps_way or self._captures == _MOST_WAYS or not self._may_have_all(captured.branches):
             return None
         with hold_warnings() as held:
             try:
@@ -119,15 +139,13 @@ class _Ways:
                     return None
                 self._captures += 1
                 constant = [a | b for a, b in zip(way.constant, sizes.constant, strict=True)]
-                other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False))
-                if other.branches.fixes_more_than(captured.branches, constant):
+                equal = {**way.equal, **sizes.equal}
+                other = self._capture(Way(sizes.inputs, constant, program.calls, ranges_hold=False, equal=equal))
+                if other.branches.fixes_more_than(captured.branches, constant, sizes.equal):
                     return None
-                # Of constant sizes, and of what torch knows, the other way asks nothing.
-                answers = [
-                    (each.text, truth)
-                    for each, truth in wanted
-                    if not each.is_known and not each.asked.free_symbols <= sizes.symbols
-                ]
+                # Of constant and of equal sizes, and of what torch knows, the other way asks nothing.
+                texts = [(sizes.text_of(each, captured.branches.sizes), truth) for each, truth in wanted]
+                answers = [answer for answer in texts if answer[0] is not None]
                 if [each.answer for each in other.branches.asked[: len(answers)]] != answers:
                     return None
                 others = self.all_from(other, len(answers))
@@ -138,6 +156,12 @@ class _Ways:
                 return None
         show_warnings(held)
         return chosen
+
+    def _may_have_all(self, branches: Branches) -> bool:
+        """Whether the ways are few, as far as ``branches``, the first that were asked, tell."""
+        if self._are_few is None:
+            self._are_few = branches.count_ways(_MOST_WAYS) <= _MOST_WAYS
+        return self._are_few
 
 
 def _condition(branch: Branch, branches: Branches, graph: _core.Graph) -> _core.Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import sympy
@@ -17,8 +17,9 @@ with look_up():
     import torch._tensor
     import torch.fx.experimental._config
     from torch._higher_order_ops.associative_scan import generic_associative_scan
+    from torch._ops import OpOverload
     from torch._subclasses import fake_impls
-    from torch.fx.experimental import symbolic_shapes
+    from torch.fx.experimental import proxy_tensor, symbolic_shapes
     from torch.fx.experimental.proxy_tensor import fake_signature, get_proxy_mode
     from torch.fx.experimental.sym_node import SymNode
     from torch.fx.experimental.symbolic_shapes import (
@@ -31,7 +32,7 @@ with look_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
-    from torch.utils._sympy.functions import FloorDiv, Identity, IntTrueDiv, Max, Min, Mod, PythonMod
+    from torch.utils._sympy.functions import FloorDiv, Identity, IntTrueDiv, Max, Min, Mod, PythonMod, ToFloat
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -41,7 +42,7 @@ with look_up():
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
-    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat"):
+    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod"):
         find(_functions, _name)
     for _name in ("OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_log2", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
         find(_functions, _name)
@@ -91,6 +92,8 @@ BROADCASTING = frozenset(
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # it halves a size again and again
 FUNCTION_MODE = "__torch_function__"  # the method of a mode of torch functions
+CALL_OF_OPERATOR = find(OpOverload, "__call__").__code__
+FILE_OF_PROXIES = str(proxy_tensor.__file__)  # the recording of torch.export
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
 
@@ -145,6 +148,7 @@ __all__ = [
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_ASSOCIATIVE_SCAN",
+    "FILE_OF_PROXIES",
     "FILE_OF_TENSOR",
     "FLOAT_ARITHMETIC",
     "FLOAT_FORMAT",
@@ -180,8 +184,11 @@ __all__ = [
     "ShapeEnv",
     "StatelessSymbolicContext",
     "SymNode",
+    "ToFloat",
     "always",
     "asserted_minimum",
+    "call_of_function",
+    "call_of_operator",
     "free_unbacked_symbols",
     "get_proxy_mode",
     "has_shape_rule",
@@ -198,6 +205,21 @@ def finite_bound(bound: Any) -> int | None:
     """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
     is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
     return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
+
+
+def call_of_operator(frame: FrameType) -> tuple[Any, Any, Any] | None:
+    """The operator and the arguments of the call that ``frame`` runs; None if it runs something else."""
+    if frame.f_code is not CALL_OF_OPERATOR:
+        return None
+    return frame.f_locals["self"], frame.f_locals["args"], frame.f_locals["kwargs"]
+
+
+def call_of_function(frame: FrameType) -> tuple[Any, Any, Any] | None:
+    """The same for a function of torch that a mode intercepts."""
+    names = frame.f_locals
+    if frame.f_code.co_name != FUNCTION_MODE or not {"func", "args", "kwargs"} <= names.keys():
+        return None
+    return names["func"], names["args"], names["kwargs"] or {}
 
 
 def limit_size(size: torch.SymInt, least: Any, most: Any) -> None:

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
+#include "lowering/formula.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
 #include "lowering/softmax.h"
@@ -34,17 +35,19 @@ Value relu(GraphBuilder& g, Value self) {
 }
 
 // x if it is positive, x * slope otherwise.
-Value leaky_relu(GraphBuilder& g, Value self, double slope) {
-  return in_opmath_type(g, self, [&](Value x) {
-    if (x.element_type() != ElementType::float64) return g.op("LeakyRelu", x, attr("alpha", slope));
-    return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), x, g.op("Mul", x, g.scalar_like(x, slope)));
+Value leaky_relu(GraphBuilder& g, Value self, const Formula& slope) {
+  return in_opmath_type(g, self, [&](Value value) -> Value {
+    if (slope.constant() && value.element_type() != ElementType::float64)
+      return g.op("LeakyRelu", value, attr("alpha", *slope.constant()));
+    const Formula x(g, value);
+    return where(x > 0, x, x * slope);
   });
 }
 
 // In evaluation mode, the slope is the mean of its bounds.
 Value rrelu(GraphBuilder& g, Value self, const Scalar& lower, const Scalar& upper, bool training) {
   if (training) g.refuse("its slopes are random in training mode; call model.eval() before the export");
-  return leaky_relu(g, self, (lower.to_double() + upper.to_double()) / 2);
+  return leaky_relu(g, self, (Formula(g, lower) + Formula(g, upper)) / 2);
 }
 
 // `weight` is one slope, or one for each channel; channels are dim 1.
@@ -63,16 +66,15 @@ Value prelu(GraphBuilder& g, Value self, Value weight) {
 }
 
 // scale * x if x is positive, scale * alpha * (exp(x * input_scale) - 1) otherwise.
-Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_scale) {
-  return in_opmath_type(g, self, [&](Value x) {
-    auto times = [&](Value value, double factor) {
-      return factor == 1 ? value : g.op("Mul", value, g.scalar_like(value, factor));
-    };
+Value elu(GraphBuilder& g, Value self, const Formula& alpha, const Formula& scale,
+          const Formula& input_scale) {
+  return in_opmath_type(g, self, [&](Value value) -> Value {
+    const Formula x(g, value), slope = alpha * scale;
     // ONNX's Elu may compute exp(x) - 1, whose error near 0 a large factor makes visible.
-    if (x.element_type() != ElementType::float64 && input_scale == 1 && std::abs(alpha * scale) <= 16)
-      return times(g.op("Elu", x, attr("alpha", alpha)), scale);
-    Value below = times(expm1(g, times(x, input_scale)), alpha * scale);
-    return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), times(x, scale), below);
+    if (value.element_type() != ElementType::float64 && input_scale.constant() == 1 && slope.constant() &&
+        std::abs(*slope.constant()) <= 16)
+      return Formula(g, g.op("Elu", value, attr("alpha", *alpha.constant()))) * scale;
+    return where(x > 0, x * scale, Formula(g, expm1(g, x * input_scale)) * slope);
   });
 }
 
@@ -118,14 +120,12 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
 namespace {
 
 // log(1 + exp(beta * x)) / beta, or x where beta * x exceeds the threshold.
-Value softplus_above(GraphBuilder& g, Value self, double beta, double threshold) {
-  return in_opmath_type(g, self, [&](Value x) {
-    Value scaled = beta == 1 ? x : g.op("Mul", x, g.scalar_like(x, beta));
-    Value soft = softplus(g, scaled);
-    if (beta != 1) soft = g.op("Div", soft, g.scalar_like(x, beta));
+Value softplus_above(GraphBuilder& g, Value self, const Formula& beta, const Formula& threshold) {
+  return in_opmath_type(g, self, [&](Value value) -> Value {
+    const Formula x(g, value), scaled = x * beta, soft = Formula(g, softplus(g, scaled)) / beta;
     // For beta * x >= 20 both are equal up to rounding, except in float64.
-    if (threshold >= 20 && x.element_type() != ElementType::float64) return soft;
-    return g.op("Where", g.op("Greater", scaled, g.scalar_like(x, threshold)), x, soft);
+    if (threshold.constant() >= 20 && value.element_type() != ElementType::float64) return soft;
+    return where(scaled > threshold, x, soft);
   });
 }
 
@@ -220,7 +220,9 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{9}, clip);
 
   on("aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, Scalar slope) { return leaky_relu(g, self, slope.to_double()); });
+     [](GraphBuilder& g, Value self, Scalar slope) {
+       return leaky_relu(g, self, {g, slope});
+     });
   on("aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, "
      "Generator? generator=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Scalar lower, Scalar upper, bool training, Ignored) {
@@ -244,11 +246,11 @@ void register_activation(SymbolicRegistry& registry) {
 
   on("aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar alpha, Scalar scale, Scalar input_scale) {
-       return elu(g, self, alpha.to_double(), scale.to_double(), input_scale.to_double());
+       return elu(g, self, {g, alpha}, {g, scale}, {g, input_scale});
      });
   on("aten::celu(Tensor self, Scalar alpha=1.) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar alpha) {
-       return elu(g, self, alpha.to_double(), 1, 1 / alpha.to_double());
+       return elu(g, self, {g, alpha}, 1, 1 / Formula(g, alpha));
      });
   on("aten::selu(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     // The constants of Klambauer et al. 2017, arXiv:1706.02515.
@@ -272,7 +274,7 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor", Since{9}, gelu);
   on("aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar beta, Scalar threshold) {
-       return softplus_above(g, self, beta.to_double(), threshold.to_double());
+       return softplus_above(g, self, {g, beta}, {g, threshold});
      });
   on("aten::glu(Tensor self, int dim=-1) -> Tensor", Since{9}, glu);
 
@@ -289,7 +291,7 @@ void register_activation(SymbolicRegistry& registry) {
        return in_opmath_type(g, self, [&](Value x) {
          // torch 2.15 rounds the bounds to half types, 2.13 does not.
          const ElementType type = self.element_type(), wide = x.element_type();
-         Value low = g.cast(g.scalar(-lambd.to_double(), type), wide),
+         Value low = g.cast(g.scalar((-1 * Formula(g, lambd)).scalar(), type), wide),
                high = g.cast(g.scalar(lambd, type), wide);
          return g.op("Sub", x, g.op("Clip", x, low, high));
        });

@@ -6,6 +6,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
@@ -69,7 +70,8 @@ Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis)
   return in_own_type(g, "Mul", heights, widths);
 }
 
-Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int64_t dim, bool cumulative) {
+Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, const Scalar& dx, int64_t dim,
+                bool cumulative) {
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, y.rank());
   if (!x && !cumulative && !y.dim(axis).is(0)) {
@@ -86,14 +88,14 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }
   Value areas = trapezoids(g, y, x, axis);
-  const auto scaled = [&](Value value, double factor) {
+  const auto scaled = [&](Value value, const Scalar& factor) {
     return g.op("Mul", operand(g, value, type), g.scalar_like(operand(g, value, type), factor));
   };
   const auto summed = [&](Value value) {
     return cumulative ? g.op("CumSum", value, g.scalar(axis, ElementType::int64))
                       : sum_of(g, value, std::vector{axis}, false);
   };
-  if (!x) return g.cast(summed(scaled(areas, dx / 2)), type);
+  if (!x) return g.cast(summed(scaled(areas, (Formula(g, dx) / 2).scalar())), type);
   // Integers are added as integers, which may wrap around.
   const bool whole = is_integral(areas.element_type()) || areas.element_type() == ElementType::boolean;
   return g.cast(scaled(summed(whole ? g.cast(areas, ElementType::int64) : operand(g, areas, type)), 0.5),
@@ -253,7 +255,7 @@ void register_calculus(SymbolicRegistry& registry) {
     on(fmt::format("aten::{}.dx(Tensor y, *, {}, int dim=-1) -> Tensor", name,
                    old ? "float dx=1." : "Scalar dx=1"),
        Since{9}, [cumulative](GraphBuilder& g, Value y, Scalar dx, int64_t dim) {
-         return trapezoid(g, y, std::nullopt, dx.to_double(), dim, cumulative);
+         return trapezoid(g, y, std::nullopt, dx, dim, cumulative);
        });
     on(fmt::format("aten::{}.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", name), Since{9},
        [cumulative](GraphBuilder& g, Value y, Value x, int64_t dim) {

@@ -28,18 +28,18 @@ Value shrink_gradient(GraphBuilder& g, Value grad, Value self, const Scalar& lam
   return in_formula(
       g,
       [&](Formula dy, Formula x) {
-        const auto bound = [&](double value) {
-          return Formula(g, g.cast(g.scalar(value, type), Value(x).element_type()));
+        const auto bound = [&](const Formula& value) {
+          return Formula(g, g.cast(g.scalar(value.scalar(), type), Value(x).element_type()));
         };
-        const double size = lambd.to_double();
-        return where(x >= bound(-size) && x <= bound(size), 0, dy);
+        const Formula size(g, lambd);
+        return where(x >= bound(-1 * size) && x <= bound(size), 0, dy);
       },
       grad, self);
 }
 
-Formula elu_gradient(const Formula& dy, const Formula& x, double alpha, double scale, double input_scale,
-                     bool is_result) {
-  const double below = alpha * scale;
+Formula elu_gradient(const Formula& dy, const Formula& x, const Formula& alpha, const Formula& scale,
+                     const Formula& input_scale, bool is_result) {
+  const Formula below = alpha * scale;
   Formula slope = is_result ? input_scale * (x + below) : input_scale * below * exp(x * input_scale);
   return where(x <= 0, dy * slope, dy * scale);
 }
@@ -122,8 +122,8 @@ void register_activation_gradients(SymbolicRegistry& registry) {
        return in_formula(
            g,
            [&](Formula dy, Formula x) {
-             Formula scaled = x * beta.to_double(), z = exp(scaled);
-             return where(scaled > threshold.to_double(), dy, dy * z / (z + 1));
+             Formula scaled = x * Formula(g, beta), z = exp(scaled);
+             return where(scaled > Formula(g, threshold), dy, dy * z / (z + 1));
            },
            grad, self);
      });
@@ -149,14 +149,14 @@ void register_activation_gradients(SymbolicRegistry& registry) {
   on("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", Since{9},
      [](GraphBuilder& g, Value grad, Value self, Scalar threshold) {
        return in_formula(
-           g, [&](Formula dy, Formula x) { return where(x <= threshold.to_double(), 0, dy); }, grad, self);
+           g, [&](Formula dy, Formula x) { return where(x <= Formula(g, threshold), 0, dy); }, grad, self);
      });
   on("aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value grad, Value self, Scalar least, Scalar most) {
        return in_formula(
            g,
            [&](Formula dy, Formula x) {
-             return where(x <= least.to_double() || x >= most.to_double(), 0, dy);
+             return where(x <= Formula(g, least) || x >= Formula(g, most), 0, dy);
            },
            grad, self);
      });
@@ -164,19 +164,19 @@ void register_activation_gradients(SymbolicRegistry& registry) {
      "bool self_is_result) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value grad, Value self, Scalar slope, Ignored) {
        return in_formula(
-           g, [&](Formula dy, Formula x) { return where(x > 0, dy, dy * slope.to_double()); }, grad, self);
+           g, [&](Formula dy, Formula x) { return where(x > 0, dy, dy * Formula(g, slope)); }, grad, self);
      });
   on("aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, "
      "Scalar upper, bool training, bool self_is_result) -> Tensor",
      Since{9},
      [](GraphBuilder& g, Value grad, Value self, Value noise, Scalar lower, Scalar upper, bool training,
         Ignored) {
-       const double least = lower.to_double(), most = upper.to_double();
-       const bool by_noise = training && most - least > 1e-6;
+       const bool by_noise = training && upper.to_double() - lower.to_double() > 1e-6;
+       const Formula mean = (Formula(g, lower) + Formula(g, upper)) / 2;
        return in_formula(
            g,
            [&](Formula dy, Formula x, Formula slopes) {
-             return by_noise ? dy * slopes : where(x > 0, dy, dy * ((least + most) / 2));
+             return by_noise ? dy * slopes : where(x > 0, dy, dy * mean);
            },
            grad, self, noise);
      });
@@ -188,8 +188,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
        return in_formula(
            g,
            [&](Formula dy, Formula x) {
-             return elu_gradient(dy, x, alpha.to_double(), scale.to_double(), input_scale.to_double(),
-                                 is_result);
+             return elu_gradient(dy, x, {g, alpha}, {g, scale}, {g, input_scale}, is_result);
            },
            grad, value);
      });

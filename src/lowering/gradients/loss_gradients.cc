@@ -57,7 +57,7 @@ Value multi_margin_gradient(GraphBuilder& g, Value grad, Value self, Value targe
   Formula x(g, g.reshape(operand(g, self, type), {samples, classes}));
   Value at = g.reshape(g.cast(target, ElementType::int64), of_samples);
   Formula score(g, g.op("GatherElements", Value(x), at, attr("axis", 1)));
-  Formula gap = margin.to_double() - score + x;
+  Formula gap = Formula(g, margin) - score + x;
   Formula slope = p.to_int() == 2 ? 2 * gap : Formula::number(1, gap);
   if (weight) {
     Value weights = g.reshape(operand(g, *weight, type), {classes});

@@ -18,7 +18,7 @@ Value pairwise_distance(GraphBuilder& g, Value a, Value b, double p, double eps,
 Value dist(GraphBuilder& g, Value a, Value b, Scalar p) {
   const ElementType type = g.result().element_type;
   Value difference = g.op("Sub", operand(g, a, type), operand(g, b, type));
-  return g.cast(vector_norm(g, difference, p.to_double(), {}, false), type);
+  return g.cast(vector_norm(g, difference, p, {}, false), type);
 }
 
 // Whether standard ONNX may compute this many differences at once; all of them are in memory.
@@ -82,7 +82,7 @@ Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double e
 Value renorm(GraphBuilder& g, Value self, Scalar p, int64_t dim, Scalar maxnorm) {
   return in_opmath_type(g, self, [&](Value x) {
     const std::vector<int64_t> others = axes_except(wrap_axis(dim, x.rank()), x.rank());
-    Value norm = vector_norm(g, x, p.to_double(), others, true);
+    Value norm = vector_norm(g, x, p, others, true);
     return g.op("Mul", x, renorm_factor(g, norm, maxnorm));
   });
 }

@@ -13,7 +13,7 @@
 namespace opbridge::lowering {
 namespace {
 
-using Order = std::variant<double, std::string>;
+using Order = std::variant<Scalar, std::string>;
 
 std::array<Value, 3> determinant(GraphBuilder& g, const Matrices& a) {
   auto result = g.ops<3>("opbridge::determinant", a.value, attr("complex", a.complex));
@@ -50,7 +50,7 @@ Value matrix_norm(GraphBuilder& g, const Matrices& a, const Order& order) {
     if (*name == "nuc") return g.reduce("ReduceSum", singular_values(g, a), {-1}, false);
     g.refuse("the matrix norm '" + *name + "' does not exist; use 'fro' or 'nuc'");
   }
-  const double number = std::get<double>(order), size = std::abs(number);
+  const double number = std::get<Scalar>(order).to_double(), size = std::abs(number);
   if (size == 2) return extreme(g, number > 0, singular_values(g, a));
   if (size != 1 && !std::isinf(size)) g.refuse("a matrix norm needs the order 1, -1, 2, -2, inf or -inf");
   Value magnitudes = g.op("Abs", sizes_of(g, a));
@@ -84,7 +84,7 @@ Value norm(GraphBuilder& g, Value self, const std::optional<Order>& order, const
   const size_t count = dims ? dims->size() : static_cast<size_t>(a.rank());
   if (order && count == 2)
     return norm_of_dims(g, a, *order, dims.value_or(std::vector<int64_t>{-2, -1}), keepdim);
-  const double* number = order ? std::get_if<double>(&*order) : nullptr;
+  const Scalar* number = order ? std::get_if<Scalar>(&*order) : nullptr;
   if (order && !number) g.refuse("the order of a vector norm must be a number");
   Value result = vector_norm(g, sizes_of(g, a), number ? *number : 2, dims, keepdim);
   return g.cast(result, g.result().element_type);
@@ -173,11 +173,11 @@ Value rank_within(GraphBuilder& g, Value value, std::string_view argument, const
 Value condition(GraphBuilder& g, Value self, const Order& order) {
   const Matrices a = matrices(g, self, "self");
   if (a.rows().is(0) || a.columns().is(0)) return filled(g, *g.result().dims, 0, a.type());
-  const double* number = std::get_if<double>(&order);
-  if (number && std::abs(*number) == 2) {
+  const Scalar* number = std::get_if<Scalar>(&order);
+  if (number && std::abs(number->to_double()) == 2) {
     Value values = singular_values(g, a);
     Value least = extreme(g, false, values), greatest = extreme(g, true, values);
-    return *number > 0 ? g.op("Div", greatest, least) : g.op("Div", least, greatest);
+    return number->to_double() > 0 ? g.op("Div", greatest, least) : g.op("Div", least, greatest);
   }
   const Inverse inverted = inverse(g, a, false);
   Value singular = g.op("Greater", inverted.info, g.scalar(0, ElementType::int32));
@@ -198,7 +198,7 @@ void register_norms(SymbolicRegistry& registry) {
   on("aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, "
      "ScalarType? dtype=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Scalar order, Dims dim, bool keepdim, Type dtype) {
-       return norm_of_dims(g, numbers(g, self, dtype), order.to_double(), dim, keepdim);
+       return norm_of_dims(g, numbers(g, self, dtype), order, dim, keepdim);
      });
   on("aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2, -1], bool "
      "keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -209,8 +209,7 @@ void register_norms(SymbolicRegistry& registry) {
      "dtype=None) -> Tensor",
      Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Axes dim, bool keepdim, Type dtype) {
-       return norm(g, self, order ? std::optional<Order>(order->to_double()) : std::nullopt, dim, keepdim,
-                   dtype);
+       return norm(g, self, order ? std::optional<Order>(*order) : std::nullopt, dim, keepdim, dtype);
      });
   on("aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
      "dtype=None) -> Tensor",
@@ -219,17 +218,15 @@ void register_norms(SymbolicRegistry& registry) {
      });
   on("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, bool keepdim) {
-       return norm_of_dims(g, numbers(g, self, std::nullopt), "nuc", {-2, -1}, keepdim);
+       return norm_of_dims(g, numbers(g, self, std::nullopt), std::string("nuc"), {-2, -1}, keepdim);
      });
   on("aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Dims dim, bool keepdim) {
-       return norm_of_dims(g, numbers(g, self, std::nullopt), "nuc", dim, keepdim);
+       return norm_of_dims(g, numbers(g, self, std::nullopt), std::string("nuc"), dim, keepdim);
      });
 
   on("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, std::optional<Scalar> p) {
-       return condition(g, self, p ? p->to_double() : 2);
-     });
+     [](GraphBuilder& g, Value self, std::optional<Scalar> p) { return condition(g, self, p.value_or(2)); });
   on("aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::string p) { return condition(g, self, p); });
 }

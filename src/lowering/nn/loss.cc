@@ -326,7 +326,7 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   target = class_indices(g, target, x);
   Value at = g.unsqueeze(target, {axis});
   Value score = g.op("GatherElements", x, at, attr("axis", axis));
-  Value limit = g.op("Sub", constant(g, x, margin.to_double()), score);
+  Value limit = g.op("Sub", g.scalar_like(x, margin), score);
   Value losses = above_zero(g, g.op("Add", limit, x));
   if (p.to_int() == 2) losses = g.op("Mul", losses, losses);
   if (weight) {

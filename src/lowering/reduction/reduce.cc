@@ -44,7 +44,33 @@ Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
 }
 
-Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
+namespace {
+
+// For an order that is known only when the model runs.
+Value norm_of_dynamic_order(GraphBuilder& g, Value x, const Scalar& order, const Axes& axes, bool keepdim) {
+  Value p = g.scalar(order, ElementType::float64), norm = vector_norm(g, x, 1, axes, keepdim);
+  if (const Dim count = count_of(x, axes); !count.is(1)) {
+    Value powers = g.op("Pow", g.op("Abs", x), g.cast(p, x.element_type()));
+    Value root = g.cast(g.op("Div", g.scalar(1.0, ElementType::float64), p), x.element_type());
+    Value of_many = g.op("Pow", g.reduce("ReduceSum", powers, axes_of(axes, x), keepdim), root);
+    Value is_one = g.op("Equal", g.size(count), g.scalar(1, ElementType::int64));
+    norm = count.is_static() ? of_many : g.op("Where", is_one, norm, of_many);
+  }
+  const auto choose = [&](double special) {
+    Value is_special = g.op("Equal", p, g.scalar(special, ElementType::float64));
+    norm = g.op("Where", is_special, vector_norm(g, x, special, axes, keepdim), norm);
+  };
+  choose(0);
+  choose(INFINITY);
+  choose(-INFINITY);
+  return norm;
+}
+
+}  // namespace
+
+Value vector_norm(GraphBuilder& g, Value x, const Scalar& number, const Axes& axes, bool keepdim) {
+  if (!number.is_static()) return norm_of_dynamic_order(g, x, number, axes, keepdim);
+  const double order = number.to_double();
   if (std::isnan(order)) g.refuse("the order of the norm is NaN");
   auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
   // PyTorch does not raise a single number to a power, since that may overflow. It does for a 0-d tensor

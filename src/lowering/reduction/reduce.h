@@ -33,7 +33,7 @@ Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
 // The p-norm of order `order`, including 0 (the number of nonzero elements), inf (the greatest magnitude) and
 // -inf (the least one).
-Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
+Value vector_norm(GraphBuilder& g, Value x, const Scalar& order, const Axes& axes, bool keepdim);
 
 // All elements, flattened, for a median of the whole tensor. An empty tensor becomes PyTorch's median of no
 // elements: NaN, or the least integer.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "lowering/add.h"
+#include "lowering/formula.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
 
@@ -35,25 +36,26 @@ Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::option
                 bool keepdim, bool in_float64) {
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
-  const double correct = correction ? correction->to_double() : 1;
+  const Formula correct(g, correction.value_or(1));
   Value mean = mean_of(g, x, axes, true);
   Value centered = g.op("Sub", x, mean);
   if (in_float64) centered = g.cast(centered, ElementType::float64);
   Value variance;
   const Dim count = count_of(x, axes);
-  if (correct == 0) {
+  if (correct.constant() == 0) {
     variance = mean_of(g, g.op("Mul", centered, centered), axes, keepdim);
   } else {
     Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
     Value zero = g.scalar_like(squares, 0), divisor;
     // The deviation of no elements is NaN, whatever the correction.
-    if (count.is_static()) {
+    if (count.is_static() && correct.constant()) {
       const auto number = static_cast<double>(count.value());
-      divisor = g.scalar_like(squares, number == 0 ? 0 : std::max(0.0, number - correct));
+      divisor = g.scalar_like(squares, number == 0 ? 0 : std::max(0.0, number - *correct.constant()));
     } else {
       Value number = count_value(g, centered, axes);
-      divisor = g.op("Max", g.op("Sub", number, g.scalar_like(squares, correct)), zero);
-      if (correct < 0) divisor = g.op("Where", g.op("Equal", number, zero), zero, divisor);
+      divisor = g.op("Max", g.op("Sub", number, g.scalar_like(squares, correct.scalar())), zero);
+      if (!correct.constant() || *correct.constant() < 0)
+        divisor = g.op("Where", g.op("Equal", number, zero), zero, divisor);
     }
     variance = g.op("Div", squares, divisor);
   }
@@ -100,8 +102,8 @@ Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdi
 }
 
 Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, const Axes& axes, bool keepdim) {
-  return in_opmath_type(
-      g, self, [&](Value x) { return vector_norm(g, x, order ? order->to_double() : 2, axes, keepdim); });
+  return in_opmath_type(g, self,
+                        [&](Value x) { return vector_norm(g, x, order.value_or(2), axes, keepdim); });
 }
 
 // The norm over all dims except `dim`, or over all if `dim` is -1.

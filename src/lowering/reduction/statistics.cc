@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lowering/add.h"
+#include "lowering/formula.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
 
@@ -129,12 +130,17 @@ Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim mi
 Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
   return in_opmath_type(g, flat(g, self), [&](Value x) {
     Value low = g.scalar_like(x, min), high = g.scalar_like(x, max);
-    if (min.to_double() == max.to_double()) {
-      low = g.reduce("ReduceMin", x, {}, false);
-      high = g.reduce("ReduceMax", x, {}, false);
-      Value same = g.op("Equal", low, high), one = g.scalar_like(x, 1);
-      low = g.op("Where", same, g.op("Sub", low, one), low);
-      high = g.op("Where", same, g.op("Add", high, one), high);
+    const Formula least(g, min), most(g, max);
+    const bool are_known = least.constant() && most.constant();
+    if (!are_known || least.constant() == most.constant()) {
+      // The ends are equal: those of the elements instead.
+      Value lowest = g.reduce("ReduceMin", x, {}, false), highest = g.reduce("ReduceMax", x, {}, false);
+      Value same = g.op("Equal", lowest, highest), one = g.scalar_like(x, 1);
+      lowest = g.op("Where", same, g.op("Sub", lowest, one), lowest);
+      highest = g.op("Where", same, g.op("Add", highest, one), highest);
+      Value are_equal = are_known ? Value() : Value(least == most);
+      low = are_known ? lowest : g.op("Where", are_equal, lowest, low);
+      high = are_known ? highest : g.op("Where", are_equal, highest, high);
     }
     Value scaled = g.op("Mul", g.op("Sub", x, low), g.scalar_like(x, bins));
     Value bin = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);

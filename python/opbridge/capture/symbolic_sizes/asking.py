@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -12,7 +13,16 @@ from opbridge.capture.rewrites import control_flow
 from opbridge.capture.source import line_of_frame, runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.symbols import FILE_OF_ASSOCIATIVE_SCAN, FILE_OF_TENSOR, SymNode
+from opbridge.torch_compat import pytree, schema_of
+from opbridge.torch_compat.symbols import (
+    FILE_OF_ASSOCIATIVE_SCAN,
+    FILE_OF_PROXIES,
+    FILE_OF_TENSOR,
+    SymNode,
+    ToFloat,
+    call_of_function,
+    call_of_operator,
+)
 
 _LAYERS = (  # files and folders
     torch.functional.__file__,
@@ -22,7 +32,9 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.func.vmap.__code__.co_filename),
     os.path.dirname(torch.autograd.__file__),
 )
-_TORCHSCRIPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "torchscript") + os.sep
+_CAPTURE = os.path.dirname(os.path.dirname(__file__))
+_TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
+_RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))
 # The files with the replacements for methods of symbols and for builtins.
 GUARDS = tuple(
     os.path.join(os.path.dirname(__file__), name)
@@ -57,6 +69,48 @@ def asked_by_cpp(file: str) -> bool:
     """Whether a C++ function of torch asks a symbol for its number. C++ passes its own ``file``; Python code passes
     none, or the file of a caller."""
     return file.endswith((".cc", ".cpp", ".h"))
+
+
+def asked_by_shape_rule(frame: FrameType | None, number: Any) -> bool:
+    """Whether torch computes the result's shape and type of a call that the program has, with ``number``, an
+    expression, as an argument: the program computes the argument itself."""
+    while frame is not None and frame.f_back is not None and not runs_users(frame):
+        if (called := call_of_operator(frame)) and frame.f_back.f_code.co_filename in _RECORDERS:
+            return any(_is(leaf, number) for leaf in pytree.tree_leaves(called[1:]))
+        frame = frame.f_back
+    return False
+
+
+def _is(value: Any, number: Any) -> bool:
+    if not isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return False
+    return number in (value.node.expr, ToFloat(value.node.expr))
+
+
+def argument_asked(frame: FrameType | None, number: Any) -> str:
+    """Names the argument of a function of torch that is ``number``, an expression: `` for the argument n of
+    polygamma``. Nothing if the number is no argument."""
+    while frame is not None and not runs_users(frame):
+        function, args, kwargs = call_of_operator(frame) or call_of_function(frame) or (None, (), {})
+        for place, value in (*enumerate(args), *kwargs.items()):
+            if _is(value, number):
+                name = getattr(function, "__name__", str(function)).split(".")[0]
+                return f" for the argument {_argument_name(name, place)} of {name}"
+        frame = frame.f_back
+    return ""
+
+
+def _argument_name(function: str, place: int | str) -> str:
+    packet = getattr(torch.ops.aten, function, None)
+    if isinstance(place, str) or packet is None:
+        return str(place)
+    schemas = [schema_of(getattr(packet, overload)).arguments for overload in packet.overloads()]
+    names = {
+        arguments[place].name
+        for arguments in schemas
+        if place < len(arguments) and "Tensor" not in str(arguments[place].type)
+    }
+    return names.pop() if len(names) == 1 else str(place)
 
 
 def refused(caught: Caught, what: str) -> UnsupportedError:

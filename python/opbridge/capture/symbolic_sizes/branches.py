@@ -31,6 +31,7 @@ from opbridge.capture.symbolic_sizes.size_checks import is_without_effect, passi
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
+from opbridge.capture.symbolic_sizes.whole_tests import whole_test
 from opbridge.torch_compat import dispatched_in
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
@@ -67,6 +68,13 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             truth = passing_truth(asking_frame(frame))
             if truth is not None:
                 return truth
+        if not fixed and asked_by_model(frame) and not is_without_effect(asking_frame(frame)):
+            if (answer := sizes.branches.answer_to(asked)) is not None:
+                return answer
+            whole = whole_test(asking_frame(frame), asked, env, sizes.branches)
+            if whole is not None:
+                truth = whole.truth
+                return (truth if isinstance(truth, bool) else guard_bool(truth, file, line)) == whole.same
         forgotten = not fixed and _is_forgotten(self, frame, file)
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():

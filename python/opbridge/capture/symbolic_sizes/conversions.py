@@ -16,7 +16,14 @@ from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, asking_frame, refused
+from opbridge.capture.symbolic_sizes.asking import (
+    argument_asked,
+    asked_by_layer,
+    asked_by_model,
+    asked_by_shape_rule,
+    asking_frame,
+    refused,
+)
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.symbolic_sizes.multiples import is_always_quotient
@@ -69,7 +76,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             raise refused(caught, what)
         frame = sys._getframe(1)
         if frame.f_code is not CONVERSION_TO_INT:
-            warn_of_run(f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}")
+            given = argument_asked(frame, asked)
+            warn_of_run(f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}{given}")
             return result
         if asked_by_model(frame):
             raise refused(
@@ -95,10 +103,10 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             )
         result: float
         result, is_example = _evaluated(self, of_float, file, line)
-        if is_example:
-            warn_of_run(
-                f"'{sizes.text_of(asked)}', which depends on a dynamic size, was converted to the number {result}"
-            )
+        if is_example and not asked_by_shape_rule(sys._getframe(1), asked):
+            shown, given = sizes.text_of(asked), argument_asked(sys._getframe(1), asked)
+            what = f"'{shown}', which depends on a dynamic size, was converted to the number {result}{given}"
+            warn_of_run(f"{what}; a formula of tensors keeps it dynamic" if given else what)
         return result
 
     with patch(points.INT_OF_SYMBOL, guard_int), patch(points.FLOAT_OF_SYMBOL, guard_float):

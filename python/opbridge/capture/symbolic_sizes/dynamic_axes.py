@@ -261,13 +261,15 @@ class DynamicSizes:
         """Whether torch.export keeps ranges that the caller has declared."""
         return bool(self._dims())
 
-    def in_way(self, constant: Sequence[Collection[int]], ranges_hold: bool) -> DynamicSizes:
-        """The dynamic sizes in a program for some sizes only: without the ``constant`` axes of the leaves, and perhaps
-        for a part of the ranges that the caller has declared."""
+    def in_way(
+        self, constant: Sequence[Collection[int]], equal: Mapping[tuple[int, int], str], ranges_hold: bool
+    ) -> DynamicSizes:
+        """The dynamic sizes in a program for some sizes only: without the ``constant`` axes of the leaves, with names
+        for ``equal`` axes, and perhaps for a part of the ranges that the caller has declared."""
         self._ranges_hold = ranges_hold
         self.leaves = [
-            {axis: dim for axis, dim in leaf.items() if axis not in axes}
-            for leaf, axes in zip(self.leaves, constant, strict=True)
+            {axis: equal.get((i, axis), dim) for axis, dim in leaf.items() if axis not in axes}
+            for i, (leaf, axes) in enumerate(zip(self.leaves, constant, strict=True))
         ]
         self.shapes = self._for_torch() if any(self.leaves) else None
         return self

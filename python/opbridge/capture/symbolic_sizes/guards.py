@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.float_arguments import KeepFloatArguments
 from opbridge.capture.rewrites.grouped_convolutions import keep_groups_dynamic
 from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
+from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_branches, note_fixed_sizes
@@ -33,6 +36,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
 )
 from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices
 from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.size_methods import keep_numel_symbolic
 
 
 @contextlib.contextmanager
@@ -42,9 +46,11 @@ def watch_sizes(
     """Watches what a model does with symbolic sizes: each operation stays exact, is refused, or causes a warning.
     ``of_data`` includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with the
     causes that fix sizes; ``caught`` records refusals."""
-    with (
+    contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
+        KeepFloatArguments(),
         reduce_pooled_axes(),
+        reduce_whole_axes(),
         keep_groups_dynamic(),
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
@@ -56,6 +62,7 @@ def watch_sizes(
         note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
         pass_sizes_as_numbers(),
+        keep_numel_symbolic(),
         keep_order_of_operations(),
         shorten_expressions(sizes.branches),
         warn_of_texts(sizes),
@@ -63,5 +70,8 @@ def watch_sizes(
         patch(points.BIT_LENGTH, bit_length),
         patch(points.ROUND, round_to_digits),
         note_fixed_sizes(sizes, fixings, caught),
-    ):
+    )
+    with contextlib.ExitStack() as until_the_end:
+        for context in contexts:
+            until_the_end.enter_context(context)
         yield

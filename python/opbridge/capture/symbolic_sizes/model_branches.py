@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 
 _MOST_TRIED = 3000  # combinations of sizes
+_MOST_DRAWN = 200  # combinations of sizes
 _MOST_ELEMENTS = 2**26  # of an input that is made
+Axis = tuple[int, int]  # the index of a leaf, and an axis of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Branch:
         return self.text, self.truth
 
     @property
+    def is_open(self) -> bool:
+        """Whether the other way may be captured."""
+        return not (self.keeps_way or self.is_known)
+
+    @property
     def line(self) -> str:
         return line_text(*self.location)
 
@@ -59,11 +67,23 @@ class Branch:
 @dataclasses.dataclass(frozen=True)
 class OtherSizes:
     """Inputs for which the model goes the other way of a branch. ``constant`` are the axes of each leaf whose sizes
-    that way fixes, and ``symbols`` torch's symbols of these."""
+    that way fixes, and ``symbols`` torch's symbols of these. ``equal`` names the axes that have one size in that way,
+    and ``merged`` is the symbol that is replaced by the symbol of an equal size."""
 
     inputs: Inputs
     constant: list[set[int]]
     symbols: set[Any]
+    equal: dict[Axis, str]
+    merged: dict[Any, Any]
+
+    def text_of(self, branch: Branch, sizes: DynamicSizes) -> str | None:
+        """The text of the condition in that way; None if torch knows its answer there."""
+        if branch.is_known or branch.asked.free_symbols <= self.symbols:
+            return None
+        asked = branch.asked.xreplace(self.merged)
+        if asked in (sympy.true, sympy.false):
+            return None
+        return branch.text if asked == branch.asked else sizes.text_of(asked)
 
 
 class Branches:
@@ -80,6 +100,8 @@ class Branches:
     def __init__(self) -> None:
         self._attempts: list[list[Branch]] = [[]]
         self._ranges: dict[Any, Any] = {}
+        self._axes: dict[Any, list[Axis]] = {}
+        self._equal: list[tuple[list[Axis], int | None]] = []  # axes as long as others, and the greatest size
 
     def begin(self) -> None:
         """Begins an attempt."""
@@ -94,9 +116,28 @@ class Branches:
             for symbol in size.free_symbols
             if symbol in env.var_to_range
         }
+        self._axes = _axes_by_symbol([leaf.shape if isinstance(leaf, torch.Tensor) else None for leaf in leaves])
 
     def note(self, branch: Branch) -> None:
         self._attempts[-1].append(branch)
+        pair = _equated(branch.asked, branch.truth)
+        if pair is not None and not branch.keeps_way and self._axes.keys() >= {*pair}:
+            self._equal.append((self._axes[pair[1]], finite_bound(self.range_of(pair[1]).upper)))
+
+    def unequal(self, inputs: Inputs) -> Inputs | None:
+        """``inputs`` in which sizes differ that are equal there, and of which the model asked whether they are equal: a
+        capture takes equal sizes for one. None if it did not ask."""
+        sizes: dict[int, dict[int, int]] = {}
+        for more, (axes, most) in enumerate(self._equal, 1):
+            for i, axis in axes:
+                size = max(inputs.leaves[i].shape[axis], 2)  # a capture takes 2 for 1
+                sizes.setdefault(i, {})[axis] = size + more if most is None or size + more <= most else size - more
+        made = {id(inputs.leaves[i]): with_sizes(inputs.leaves[i], axes) for i, axes in sizes.items()}
+        return inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf)) if made else None
+
+    def answer_to(self, asked: Any) -> bool | None:
+        """The answer that the condition had earlier in this attempt; None if it was not asked."""
+        return next((branch.truth for branch in self.asked if branch.asked == asked), None)
 
     def is_decided(self, asked: Any, truth: bool) -> bool:
         """Whether the condition has this answer for all sizes that the inputs may have."""
@@ -106,7 +147,10 @@ class Branches:
         return limits is not None and is_decided(asked, truth, *limits)
 
     def are_impossible(self, wanted: Sequence[tuple[Branch, bool]]) -> bool:
-        """Whether no sizes give the last condition the wanted answer, and those on the same size theirs."""
+        """Whether no sizes give the last condition the wanted answer, and those on the same size theirs; or whether
+        the answers contradict each other."""
+        if sympy.And(*(branch.asked if truth else ~branch.asked for branch, truth in wanted)) == sympy.false:
+            return True
         symbols = wanted[-1][0].asked.free_symbols
         limits = self._limits_of(symbols)
         conditions = [(branch.asked, truth) for branch, truth in wanted if branch.asked.free_symbols == symbols]
@@ -116,6 +160,20 @@ class Branches:
         """The bounds of the only one of the symbols; None if there are several, or if it is no size of the inputs."""
         known = self._ranges.get(next(iter(symbols))) if len(symbols) == 1 else None
         return None if known is None else (self._least(*symbols), finite_bound(known.upper))
+
+    def count_ways(self, most: int) -> int:
+        """How many combinations of answers the open branches have for drawn sizes: all of them, or ``most + 1``."""
+        env = self.env
+        conditions = [env.replace(branch.asked) for branch in self.asked if branch.is_open]
+        symbols = sorted({symbol for condition in conditions for symbol in condition.free_symbols}, key=str)
+        sizes = [self._sizes_near(symbol, int(env.backed_var_to_val[symbol]), set()) for symbol in symbols]
+        draw, ways = random.Random(0), set()
+        for _ in range(_MOST_DRAWN):
+            values = {symbol: sympy.Integer(draw.choice(near)) for symbol, near in zip(symbols, sizes, strict=True)}
+            ways.add(tuple(condition.xreplace(values) for condition in conditions))
+            if len(ways) > most:
+                break
+        return len(ways)
 
     @property
     def asked(self) -> list[Branch]:
@@ -138,9 +196,14 @@ class Branches:
         """The range that the symbol had before the model asked anything."""
         return self._ranges.get(symbol) or self.env.var_to_range[symbol]
 
-    def fixes_more_than(self, other: Branches, constant: Sequence[set[int]]) -> bool:
+    def fixes_more_than(self, other: Branches, constant: Sequence[set[int]], equal: Mapping[Axis, str]) -> bool:
         """Whether sizes are constants here that are dynamic in ``other``, besides those of the axes ``constant`` of
-        each leaf. Dim.AUTO allows that."""
+        each leaf, or one size here that are several in ``other``, besides those of the axes ``equal``. Dim.AUTO allows
+        that."""
+        there = {axis: symbol for symbol, axes in _axes_by_symbol(other.shapes).items() for axis in axes}
+        for axes in _axes_by_symbol(self.shapes).values():
+            if len({there.get(axis) for axis in axes}) > 1 and not {*axes} <= equal.keys():
+                return True
         return any(
             isinstance(size, int) and isinstance(size_there, torch.SymInt) and axis not in axes
             for shape, shape_there, axes in zip(self.shapes, other.shapes, constant, strict=False)
@@ -164,7 +227,11 @@ class Branches:
             if 0 in leaf.shape or math.prod({**dict(enumerate(leaf.shape)), **sizes}.values()) > _MOST_ELEMENTS:
                 return None
             made[id(leaf)] = with_sizes(leaf, sizes)
-        return OtherSizes(inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf)), constant, symbols)
+        pair = _equated(wanted[-1][0].asked, wanted[-1][1])
+        axes_of = _axes_by_symbol(self.shapes)
+        equal = {axis: self.names[str(pair[0])] for symbol in pair for axis in axes_of[symbol]} if pair else {}
+        merged = {pair[1]: pair[0]} if pair else {}
+        return OtherSizes(inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf)), constant, symbols, equal, merged)
 
     def _values_for(self, wanted: Sequence[tuple[Branch, bool]]) -> dict[Any, Any] | None:
         env = self.env
@@ -172,19 +239,24 @@ class Branches:
             symbol: env.backed_var_to_val[symbol] for size, _ in _symbolic(self.shapes) for symbol in size.free_symbols
         }
         conditions = [(env.replace(branch.asked), truth) for branch, truth in wanted]
-        asked = conditions[-1][0]
+        asked, (branch, truth) = conditions[-1][0], wanted[-1]
         symbols = sorted(asked.free_symbols, key=str)
         if not symbols or not example.keys() >= asked.free_symbols:
             return None
         # The last condition decides most often, so it is evaluated first.
         conditions.reverse()
         numbers = {int(number) for condition, _ in conditions for number in condition.atoms(sympy.Integer)}
-        may_be_one = _is_linear(asked) and self._least(symbols[0]) == 1
+        may_be_one = is_linear(asked) and self._least(symbols[0]) == 1
+        makes_equal = _equated(branch.asked, truth) is not None
+        found: dict[Any, Any] | None = None
         for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), _MOST_TRIED):
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
             if all(condition.xreplace(values) == sympy.sympify(truth) for condition, truth in conditions):
-                return values
-        return None
+                # Sizes that become equal by chance would be one size in the capture.
+                if makes_equal or len({*values.values()}) >= len({*example.values()}):
+                    return values
+                found = found or values
+        return found
 
     def _candidates(
         self, symbols: Sequence[Any], example: Mapping[Any, Any], numbers: set[int], may_be_one: bool
@@ -218,11 +290,28 @@ def _fixed_by(branch: Branch, truth: bool, values: Mapping[Any, Any]) -> set[Any
     """The symbols that a program for the wanted truth must take as constants: one that equals a number, or is 1, which
     torch does not keep symbolic."""
     symbols: set[Any] = branch.asked.free_symbols
-    is_equality = isinstance(branch.asked, sympy.Eq if truth else sympy.Ne) and _is_linear(branch.asked)
+    is_equality = isinstance(branch.asked, sympy.Eq if truth else sympy.Ne) and is_linear(branch.asked)
     return symbols if is_equality else {symbol for symbol in symbols if values.get(symbol) == 1}
 
 
-def _is_linear(condition: Any) -> bool:
+def _equated(asked: Any, truth: bool) -> tuple[Any, Any] | None:
+    """The symbols of the two sizes that are equal if the condition has this truth."""
+    if isinstance(asked, sympy.Eq if truth else sympy.Ne) and asked.lhs.is_Symbol and asked.rhs.is_Symbol:
+        return asked.lhs, asked.rhs
+    return None
+
+
+def _axes_by_symbol(shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[Any, list[Axis]]:
+    """The axes whose sizes are symbols."""
+    axes: dict[Any, list[Axis]] = {}
+    for i, shape in enumerate(shapes):
+        for axis, size in enumerate(shape or ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                axes.setdefault(size.node.expr, []).append((i, axis))
+    return axes
+
+
+def is_linear(condition: Any) -> bool:
     """Whether the condition compares one size with numbers, so that it holds for an interval of sizes, or for all but
     one. If that interval has 1 but not 2, the condition means that the size is 1."""
     if not isinstance(condition, sympy.core.relational.Relational) or len(condition.free_symbols) != 1:

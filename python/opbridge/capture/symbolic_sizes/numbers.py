@@ -36,6 +36,8 @@ _CALLS = {
     "LessThan": "_operator::le",
     "StrictGreaterThan": "_operator::gt",
     "GreaterThan": "_operator::ge",
+    "And": "_operator::and_",
+    "Or": "_operator::or_",
 }
 # The functions that make integers from floating-point numbers, or that no Dim expresses.
 _INTEGERS = {
@@ -47,7 +49,7 @@ _INTEGERS = {
     "BitwiseFn_bitwise_or": "_operator::or_",
     "BitwiseFn_bitwise_xor": "_operator::xor",
 }
-_CHAINED = frozenset({"Add", "Mul", "Max", "Min"})
+_CHAINED = frozenset({"Add", "Mul", "Max", "Min", "And", "Or"})
 
 
 class Emit(Protocol):
