@@ -50,16 +50,17 @@ const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
 
 // In-place operators that write to several tensors or to lists of them. The underscore is all that their pure
 // forms lack.
-const std::vector<std::string>* written_by(std::string_view name) {
-  static const std::vector<std::string> adam = {"self", "grads", "exp_avgs", "exp_avg_sqs",
-                                                "max_exp_avg_sqs"};
-  static const std::unordered_map<std::string_view, std::vector<std::string>> table = {
+const std::vector<Written>* written_by(std::string_view name) {
+  static const Written gradients{"grads", "grad_scale"};
+  static const std::vector<Written> adam = {
+      {"self"}, gradients, {"exp_avgs"}, {"exp_avg_sqs"}, {"max_exp_avg_sqs"}};
+  static const std::unordered_map<std::string_view, std::vector<Written>> table = {
       {"aten::_fused_adam_", adam},
       {"aten::_fused_adamw_", adam},
-      {"aten::_fused_sgd_", {"self", "grads", "momentum_buffer_list"}},
-      {"aten::_fused_adagrad_", {"self", "grads", "state_sums"}},
-      {"aten::_amp_foreach_non_finite_check_and_unscale_", {"self", "found_inf"}},
-      {"aten::_amp_update_scale_", {"self", "growth_tracker"}},
+      {"aten::_fused_sgd_", {{"self"}, gradients, {"momentum_buffer_list"}}},
+      {"aten::_fused_adagrad_", {{"self"}, gradients, {"state_sums"}}},
+      {"aten::_amp_foreach_non_finite_check_and_unscale_", {{"self"}, {"found_inf"}}},
+      {"aten::_amp_update_scale_", {{"self"}, {"growth_tracker"}}},
   };
   const auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;
@@ -152,7 +153,7 @@ std::optional<Mutation> mutation_of(const ir::Node& node) {
   if (!is_aten) return Mutation{Write::computed, node.op};
   const std::string_view pure = name.substr(0, name.size() - 1);
   Mutation mutation{Write::computed, std::string(pure) + std::string(op.substr(name.size()))};
-  if (const std::vector<std::string>* written = written_by(name)) mutation.written = *written;
+  if (const std::vector<Written>* written = written_by(name)) mutation.written = *written;
   return mutation;
 }
 

@@ -17,6 +17,11 @@ enum class Write : uint8_t {
   diagonal,  // writes one number along the diagonal
 };
 
+struct Written {
+  std::string argument;
+  std::string only_with = {};  // the argument without which the operator leaves this one as it is
+};
+
 struct Mutation {
   Write write = Write::computed;
   std::string pure = {};  // for `computed`: the pure operator
@@ -25,7 +30,7 @@ struct Mutation {
   std::vector<std::string> outs = {};
   // For an in-place operator that writes to several tensors, or to lists of them: its arguments that the
   // results of the pure operator replace, in order.
-  std::vector<std::string> written = {};
+  std::vector<Written> written = {};
 };
 
 // How the operator writes, judged by its name and arguments; nothing if it is neither in-place nor an out=

@@ -169,10 +169,9 @@ void write_several(Memory& memory, ir::Node& node, const Mutation& mutation) {
       if (list != nullptr && !list->empty()) argument.value = Values{list->at(i)};
     }
     std::vector<std::pair<View*, bool>> targets;  // and whether it changes
-    for (const std::string& name : mutation.written) {
-      // The steps of optimizers change the gradients only to scale them.
-      const bool changes = name != "grads" || given(node, "grad_scale") != nullptr;
-      const ir::AttributeValue* argument = given(*call, name);
+    for (const Written& written : mutation.written) {
+      const bool changes = written.only_with.empty() || given(node, written.only_with) != nullptr;
+      const ir::AttributeValue* argument = given(*call, written.argument);
       const auto* list = argument == nullptr ? nullptr : std::get_if<Values>(argument);
       const auto* value = argument == nullptr ? nullptr : std::get_if<ir::Value*>(argument);
       if (list != nullptr && !list->empty()) value = list->data();
@@ -190,7 +189,7 @@ void write_several(Memory& memory, ir::Node& node, const Mutation& mutation) {
     }
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    const auto* value = std::get_if<ir::Value*>(given(node, mutation.written.at(i)));
+    const auto* value = std::get_if<ir::Value*>(given(node, mutation.written.at(i).argument));
     if (value == nullptr) refuse(node, node.op + " returns what it does not write");
     memory.bind(node.outputs[i], memory.tensor_of(*value));
   }
