@@ -255,10 +255,13 @@ def test_a_signal_gets_its_length_back(tmp_path: pathlib.Path, options: dict[str
     agrees(model, [[(2, 32)], [(1, 45)], [(3, 20)]], dynamic, capture, tmp_path)
 
 
+@pytest.mark.filterwarnings("error::opbridge.TraceWarning")
 @pytest.mark.parametrize("capture", ["export", "trace"])
-def test_einsum_of_three_tensors(tmp_path: pathlib.Path, capture: str) -> None:
+def test_products_of_three_tensors(tmp_path: pathlib.Path, capture: str) -> None:
     def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("btd,bte,bue->bdu", x, y, y) + torch.einsum("...td,...te,...te->...d", [x, y, y])[..., None]
+        chained = torch.linalg.multi_dot([x[0], y[0].T, y[0]]) + torch.chain_matmul(x[0], x[0].T, y[0])
+        sums = torch.einsum("btd,bte,bue->bdu", x, y, y) + torch.einsum("...td,...te,...te->...d", [x, y, y])[..., None]
+        return sums * chained.sum()
 
     dynamic = ({0: "batch", 1: "time"}, {0: "batch", 1: "time"})
     agrees(model, [[(2, 3, 4)] * 2, [(1, 5, 4)] * 2, [(3, 1, 4)] * 2], dynamic, capture, tmp_path)

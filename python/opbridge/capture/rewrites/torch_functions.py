@@ -399,21 +399,6 @@ def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Ten
     return torch.cat([first, middle, last], dim)
 
 
-def _einsum(equation: str, *operands: Any) -> torch.Tensor:
-    """Multiplies from left to right: opt_einsum, which finds a better order, does not support symbolic sizes."""
-    tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
-    is_symbolic = any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
-    if len(tensors) <= 2 or not isinstance(equation, str) or not is_symbolic:
-        return torch.einsum(equation, *operands)
-    result: torch.Tensor = torch.ops.aten.einsum(equation, list(tensors))
-    return result
-
-
-def _chain_product(*matrices: torch.Tensor) -> torch.Tensor:
-    """Multiplies from left to right: torch finds the best order by the sizes, which makes them numbers."""
-    return functools.reduce(torch.matmul, matrices)
-
-
 def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
     """Writes to a view; torch's own operator would make the sizes numbers."""
     if self.dim() != 2 or wrap:
@@ -448,10 +433,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.gradient: _gradient,
     torch.istft: istft,
     torch.Tensor.istft: istft,
-    torch.einsum: _einsum,
     torch.Tensor.fill_diagonal_: _fill_diagonal_,
-    torch.chain_matmul: _chain_product,
-    torch.linalg.multi_dot: lambda tensors: _chain_product(*tensors),
     **made_by_size.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
     torch.Tensor.take_along_dim: _take_along_dim,

@@ -10,6 +10,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.float_arguments import KeepFloatArguments
 from opbridge.capture.rewrites.grouped_convolutions import keep_groups_dynamic
 from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
+from opbridge.capture.rewrites.products import MultiplyInOrder
 from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
@@ -49,6 +50,7 @@ def watch_sizes(
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
         KeepFloatArguments(),
+        MultiplyInOrder(),
         reduce_pooled_axes(),
         reduce_whole_axes(),
         keep_groups_dynamic(),
