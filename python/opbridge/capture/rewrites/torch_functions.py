@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
+from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
 from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
@@ -43,7 +44,7 @@ def retry_with_substitutes(capture: Callable[[], T]) -> T:
     """Calls ``capture()``. If it refuses the model, calls it again with these functions replaced."""
 
     def substituted() -> T:
-        with _Substitution():
+        with _Substitution(), keep_batches_symbolic():
             return capture()
 
     return otherwise(capture, substituted)
@@ -407,12 +408,29 @@ def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> 
     return self
 
 
+def _instance_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> torch.Tensor:
+    """The same by F.group_norm under a transform of torch.func, where torch's own operator reads the sizes."""
+    if running_mean is not None or not use_input_stats or not transforms_are_active():
+        return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    return F.group_norm(input, input.shape[1], weight, bias, eps)
+
+
 _SUBSTITUTES: dict[Any, Function] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
     torch.allclose: _allclose,
     torch.Tensor.allclose: _allclose,
     F.one_hot: _one_hot,
+    F.instance_norm: _instance_norm,
     F.gaussian_nll_loss: _gaussian_nll_loss,
     F.ctc_loss: _ctc_loss,
     torch.cdist: _cdist,

@@ -1,0 +1,53 @@
+"""The rules by which torch.vmap calls operators on batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from opbridge.torch_compat.lookup import look_up
+
+with look_up():
+    from torch import _C
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+    from torch._functorch.vmap import unwrap_batched
+    from torch.utils import _pytree as pytree
+
+    _add_batch_dim: Callable[[torch.Tensor, int, int], torch.Tensor] = _C._functorch._add_batch_dim
+    _exclude: Callable[[Any], Any] = _C._ExcludeDispatchKeyGuard
+    _KEY = "FuncTorchBatched"
+    _KEYS: Any = _C.DispatchKeySet(_C.DispatchKey.FuncTorchBatched)
+
+# Takes the size of the batch, the batch axis of each argument, or None, and the arguments of a call of an operator.
+# Returns the results, each with the batch as axis 0, or NotImplemented.
+BatchRule = Callable[..., Any]
+
+
+def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: BatchRule) -> None:
+    """Makes torch.vmap call ``operator`` by ``rule``, and by torch's rule if that returns NotImplemented."""
+    of_torch: Any = torch.library.get_kernel(operator, _KEY)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        interpreter: Any = retrieve_current_functorch_interpreter()
+        level = interpreter.level()
+        values, axes = unwrap_batched(args, level)
+        options, axes_of_options = unwrap_batched(kwargs, level)
+        result: Any = NotImplemented
+        if not _is_batched(axes_of_options):
+            with _exclude(_KEYS):
+                if not _is_batched(axes):
+                    return operator(*args, **kwargs)
+                result = rule(interpreter.batch_size(), axes, *values, **options)
+        if result is NotImplemented:
+            return of_torch.call_boxed(_KEYS, *args, **kwargs)
+        return pytree.tree_map_only(torch.Tensor, lambda tensor: _add_batch_dim(tensor, 0, level), result)
+
+    register: Callable[..., None] = library.impl
+    register(operator, call, _KEY)
+
+
+def _is_batched(axes: Any) -> bool:
+    return any(isinstance(axis, int) for axis in pytree.tree_leaves(axes))
