@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_compat import schema_of
 from opbridge.torch_compat.batching import BatchRule, add_batch_rule
 from opbridge.torch_compat.symbols import scoped_library
 
 Size = int | torch.SymInt
-_ATEN: Any = torch.ops.aten
 
 
 @contextlib.contextmanager
@@ -21,8 +21,8 @@ def keep_batches_symbolic() -> Iterator[None]:
     """Replaces the rules, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, make in _RULES.items():
-            packet, _, overload = name.partition(".")
-            operator = getattr(getattr(_ATEN, packet), overload or "default")
+            packet, _, overload = name.removeprefix("aten::").partition(".")
+            operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
             add_batch_rule(library, operator, make(operator))
         yield
 
@@ -76,7 +76,7 @@ def _along(
     tensors ``same`` are the same for the whole batch. The argument ``sizes`` are the sizes of the result."""
 
     def make(operator: Any) -> BatchRule:
-        defaults = [argument.default_value for argument in operator._schema.arguments]
+        defaults = [argument.default_value for argument in schema_of(operator).arguments]
 
         def rule(size: Size, axes: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             everything = [i for i in range(len(args)) if i not in same]
@@ -148,54 +148,64 @@ def _solve(operator: Any) -> BatchRule:
     return rule
 
 
-def _asks_for_weights(*args: Any) -> bool:
-    mask = args[-1]
-    return any(mask[1:])
-
-
 def _is_training(*args: Any) -> bool:
     return bool(args[5])
+
+
+def _asks_for_weights(*args: Any) -> bool:
+    *_, mask = args
+    return any(mask[1:])
 
 
 def _is_training_or_asks_for_weights(*args: Any) -> bool:
     return bool(args[7]) or _asks_for_weights(*args)
 
 
-_PADS = tuple(f"{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3))
-_POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+_PADS = tuple(f"aten::{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3))
+_POOLS = ("aten::avg_pool2d", "aten::avg_pool3d", "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d")
 _POOLS_WITH_INDICES = (
-    "max_pool2d_with_indices",
-    "max_pool3d_with_indices",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
+    "aten::max_pool2d_with_indices",
+    "aten::max_pool3d_with_indices",
+    "aten::adaptive_max_pool2d",
+    "aten::adaptive_max_pool3d",
 )
 _UPSAMPLES = (
-    *(f"{mode}{rank}d" for mode in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)),
-    *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
-    *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+    *(f"{mode}{rank}d" for mode in ("aten::upsample_nearest", "aten::_upsample_nearest_exact") for rank in (1, 2, 3)),
+    *("aten::upsample_linear1d", "aten::upsample_bilinear2d", "aten::upsample_bicubic2d", "aten::upsample_trilinear3d"),
+    *("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"),
 )
 _RULES: dict[str, Callable[[Any], BatchRule]] = {
-    **dict.fromkeys((*_POOLS, *_POOLS_WITH_INDICES, *_UPSAMPLES, *_PADS, "convolution"), _by_sample(0)),
-    "convolution_backward": _by_sample(0, 1, unless=_asks_for_weights),
+    **dict.fromkeys((*_POOLS, *_POOLS_WITH_INDICES, *_UPSAMPLES, *_PADS, "aten::convolution"), _by_sample(0)),
+    "aten::convolution_backward": _by_sample(0, 1, unless=_asks_for_weights),
     **{f"{pool}_backward": _by_sample(0, 1) for pool in (*_POOLS, *_PADS)},
     **{f"{pool}_backward": _by_sample(0, 1, 7) for pool in _POOLS_WITH_INDICES[:2]},
     **{f"{pool}_backward": _by_sample(0, 1, 2) for pool in _POOLS_WITH_INDICES[2:]},
     **{f"{upsample}_backward": _by_sample(0, sizes=2) for upsample in _UPSAMPLES},
-    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), _by_sample(0, 1)),
-    **dict.fromkeys(("grid_sampler_2d_backward", "grid_sampler_3d_backward"), _by_sample(0, 1, 2)),
-    "native_batch_norm": _by_sample(0, unless=_is_training),
-    "native_batch_norm_backward": _by_sample(0, 1, 5, 6, unless=_is_training_or_asks_for_weights),
-    "_scaled_dot_product_flash_attention_for_cpu": _by_sample(0, 1, 2),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _by_sample(0, 1, 2, 3, 4, 5),
-    "native_group_norm": _group_norm,
-    "nll_loss_forward": _nll_loss,
-    "native_layer_norm": _along(same={2, 3}),
-    "native_layer_norm_backward": _along(same={5, 6}, unless=_asks_for_weights),
-    **dict.fromkeys(("cat", "gather", "scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two"), _along(1)),
-    **dict.fromkeys(("index_add", "index_copy"), _along(1, same={2})),
-    "gelu_backward": _along(),
-    "glu_backward": _along(2),
-    **dict.fromkeys(("slice_backward", "unfold_backward"), _along(2, sizes=1)),
-    "diagonal_backward": _along(3, 4, sizes=1),
-    "_linalg_solve_ex": _solve,
+    **dict.fromkeys(("aten::grid_sampler_2d", "aten::grid_sampler_3d"), _by_sample(0, 1)),
+    **dict.fromkeys(("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"), _by_sample(0, 1, 2)),
+    "aten::native_batch_norm": _by_sample(0, unless=_is_training),
+    "aten::native_batch_norm_backward": _by_sample(0, 1, 5, 6, unless=_is_training_or_asks_for_weights),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _by_sample(0, 1, 2),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _by_sample(0, 1, 2, 3, 4, 5),
+    "aten::native_group_norm": _group_norm,
+    "aten::nll_loss_forward": _nll_loss,
+    "aten::native_layer_norm": _along(same={2, 3}),
+    "aten::native_layer_norm_backward": _along(same={5, 6}, unless=_asks_for_weights),
+    **dict.fromkeys(
+        (
+            "aten::cat",
+            "aten::gather",
+            "aten::scatter.src",
+            "aten::scatter.value",
+            "aten::scatter_add",
+            "aten::scatter_reduce.two",
+        ),
+        _along(1),
+    ),
+    **dict.fromkeys(("aten::index_add", "aten::index_copy"), _along(1, same={2})),
+    "aten::gelu_backward": _along(),
+    "aten::glu_backward": _along(2),
+    **dict.fromkeys(("aten::slice_backward", "aten::unfold_backward"), _along(2, sizes=1)),
+    "aten::diagonal_backward": _along(3, 4, sizes=1),
+    "aten::_linalg_solve_ex": _solve,
 }
