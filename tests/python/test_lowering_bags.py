@@ -97,6 +97,22 @@ def test_linspace_between_tensors(dtype):
     check(functions, torch.tensor(-1.5), torch.tensor(5.0))
 
 
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch fuses no products and sums on this processor"
+)
+@pytest.mark.parametrize(
+    ("start", "end", "steps"), [(-6, 1, 22), (-6, -17, 34), (5, 1, 43), (0, 2**63 - 1, 50), (1, 5, 1)]
+)
+def test_linspace_of_integers_is_truncated_where_pytorch_truncates(start, end, steps):
+    functions = {
+        "constant": lambda a, b: torch.linspace(start, end, steps, dtype=torch.int64),
+        "tensors": lambda a, b: torch.linspace(a, b, steps, dtype=torch.int64),
+    }
+    if end < 2**53:
+        functions["logspace"] = lambda a, b: torch.logspace(a, b, steps, base=2.0, dtype=torch.int64)
+    check(functions, torch.tensor(start), torch.tensor(end))
+
+
 def test_bilinear():
     torch.manual_seed(0)
     functions = {
