@@ -66,6 +66,8 @@ def overloads() -> list[Overload]:
 # If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 _FITTING = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
+# They read memory as it is laid out, or return internal results by the layout, as the bag of each index.
+_BY_LAYOUT = ("as_strided", "embedding_bag", "_embedding_bag")
 # Their results are uninitialized memory.
 _NOT_DRAWN = {
     "aten::empty.memory_format",
@@ -370,7 +372,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
         others = [other_run(rng, inputs, settings) for _ in range(3)]
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
-    if overload.base.startswith("as_strided"):  # it reads memory, whose layout is that of the example
+    if overload.base.startswith(_BY_LAYOUT):  # which is that of the example
         others = [tuple(spec.plain() for spec in run) for run in others] if all(s.is_plain for s in inputs) else []
     call = Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), (), settings)
     defined = [run for run in others if not dataclasses.replace(call, resized=(run,)).undefined()]
