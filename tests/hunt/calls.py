@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import keyword
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -142,7 +143,7 @@ class Call:
             (named if skipped or argument.kwarg_only else positional).append(
                 f"{argument.name}={written}" if skipped or argument.kwarg_only else written
             )
-        call = f"torch.ops.{self.op!s}({', '.join([*positional, *named])})"
+        call = f"{_path(self.op)}({', '.join([*positional, *named])})"
         base = self.op._schema.name.removeprefix("aten::")
         invariant = INVARIANTS.get(base)
         if base == "topk" and not self.arguments.get("sorted", True):  # the order is not determined
@@ -198,6 +199,13 @@ class Call:
         count = itertools.count()
         changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == index else s, self.arguments)
         return dataclasses.replace(self, arguments=changed)
+
+
+def _path(op: Any) -> str:
+    """The overload as Python source."""
+    packet, _, overload = str(op).rpartition(".")
+    is_keyword = keyword.iskeyword(overload)  # as of random.from
+    return f'getattr(torch.ops.{packet}, "{overload}")' if is_keyword else f"torch.ops.{op!s}"
 
 
 def _text(value: Any, text: Callable[[Any], str]) -> str:

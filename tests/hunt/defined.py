@@ -193,7 +193,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if "batch_norm" in base and arguments.get("eps") == 0 and isinstance(variance, TensorSpec) and 0 in variance.values:
         return "a variance of 0, for which infinity or NaN results, by the layout of the tensors"
     if base in ("instance_norm", "group_norm", "native_group_norm") and _hides_deviations(base, arguments):
-        return "numbers whose mean is 10,000 times their deviation: PyTorch scales before it subtracts, and is off by 1e-3"
+        return (
+            "numbers whose mean is 10,000 times their deviation: PyTorch scales before it subtracts, and is off by 1e-3"
+        )
     if base == "_fft_c2r" and arguments["self"].size[arguments["dim"][-1]] != arguments["last_dim_size"] // 2 + 1:
         return "a spectrum that is not that of so many numbers"
     if base == "_weight_norm":
@@ -358,7 +360,7 @@ def _is_column(arguments: dict[str, Any]) -> bool:
     scales = arguments.get("scale_factors")
     if size is None and scales is not None:
         size = [int(height * scales[0]), int(width * scales[-1])]
-    return size is not None and size[-1] == 1 and size[0] > 1
+    return bool(size) and size[-1] == 1 and size[0] > 1
 
 
 def _numbers(arguments: dict[str, Any]) -> list[Any]:

@@ -267,6 +267,56 @@ def _antialiased_backward(d: Draw) -> Arguments:
     }
 
 
+def _lanczos(d: Draw) -> Arguments:
+    d.dtype = d.choice(torch.float32, torch.float64)
+    rows, columns = d.sizes(2, 2, 6)
+    return {
+        "input": d.tensor(*d.sizes(2), *d.sizes(2, 2, 5)),
+        "output_size": [rows, columns],
+        "align_corners": d.choice(True, False),
+        "scale_factors": None,
+    }
+
+
+def _grouped_mm(d: Draw) -> Arguments:
+    """Rows of matrices are multiples of 16 bytes."""
+    d.dtype = d.choice(torch.float32, torch.bfloat16, torch.float16)
+    groups, inner, columns = d.size(), 8 * d.size(1, 2), 8 * d.size(1, 2)
+    sizes = d.sizes(groups, 0)
+    by_rows = d.choice(True, True, False)
+    ends = torch.tensor(sizes).cumsum(0).to(torch.int32)
+    return {
+        "self": d.tensor(sum(sizes), inner) if by_rows else d.tensor(groups, d.size(), inner),
+        "mat2": d.tensor(groups, inner, columns),
+        "offs": spec_of(ends) if by_rows else None,
+    }
+
+
+def _scaled_mm(d: Draw) -> Arguments:
+    rows, inner, columns = d.size(), 16 * d.size(1, 2), 16 * d.size(1, 2)
+    by_row = d.choice(True, False)
+    d.dtype = torch.float32
+    return {
+        "self": spec_of(d.tensor(rows, inner).make().to(d.choice(torch.float8_e4m3fn, torch.float8_e5m2))),
+        "mat2": spec_of(d.tensor(columns, inner).make().to(torch.float8_e4m3fn).t()),
+        "scale_a": d.positive(*([rows, 1] if by_row else [])),
+        "scale_b": d.positive(*([1, columns] if by_row else [])),
+        "bias": d.choice(None, d.tensor(columns)),
+        "out_dtype": torch.float32,
+    }
+
+
+def _weight_int8pack_mm(d: Draw) -> Arguments:
+    """PyTorch reads out of bounds of other sizes. All sums are exact, because nothing is computed in float64."""
+    d.dtype = d.choice(torch.float32, torch.bfloat16, torch.float16)
+    inner, columns = 16 * d.size(1, 2), 8 * d.size(1, 2)
+    return {
+        "self": d.tensor(d.size(), inner, kinds=("plain",)),
+        "mat2": d.tensor(columns, inner, dtype=torch.int8),
+        "scales": spec_of(torch.tensor([d.choice(0.25, 0.5, 2.0) for _ in range(columns)], dtype=d.dtype)),
+    }
+
+
 def _weight_norm(d: Draw) -> Arguments:
     size = d.sizes(d.size(2, 3))
     dim = d.choice(0, len(size) - 1)
@@ -418,12 +468,16 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_ctc_loss_backward.Tensor": lambda d: _ctc_backward(d, tensors=True),
     "aten::_embedding_bag_dense_backward": _embedding_bag_dense_backward,
     "aten::_embedding_bag_per_sample_weights_backward": _embedding_bag_weights_backward,
+    "aten::_grouped_mm": _grouped_mm,
     "aten::_grid_sampler_2d_cpu_fallback_backward": _grid_sampler_backward,
     "aten::_histogramdd_from_bin_tensors": _histogramdd_from_bin_tensors,
     "aten::_masked_softmax_backward": _masked_softmax_backward,
+    "aten::_scaled_mm": _scaled_mm,
     "aten::_slow_conv2d_backward.output_mask": _slow_conv2d_backward,
     "aten::_upsample_bicubic2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa_backward": _antialiased_backward,
+    "aten::_upsample_lanczos2d_aa.vec": _lanczos,
+    "aten::_weight_int8pack_mm": _weight_int8pack_mm,
     "aten::_weight_norm_interface": _weight_norm,
     "aten::_weight_norm_interface_backward": _weight_norm_backward,
     "aten::batch_norm_backward": _batch_norm_backward,
