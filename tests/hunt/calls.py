@@ -22,7 +22,7 @@ from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.strategies import STRATEGIES, strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
-from hunt.unchecked_operators import UNCHECKED, arguments_of_unchecked
+from hunt.unchecked_operators import arguments_of_unchecked, must_fit
 from opbridge.symbolics.registry import registry
 
 TRIES = 40
@@ -66,7 +66,6 @@ def overloads() -> list[Overload]:
 
 # If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
-_FITTING = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
 # They read memory as it is laid out, or return internal results by the layout, as the bag of each index.
 _BY_LAYOUT = ("as_strided", "embedding_bag", "_embedding_bag")
 # Their results are uninitialized memory.
@@ -107,11 +106,6 @@ class Call:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(spec for spec, role in zip(self.specs, self.roles, strict=True) if role == "input")
-
-    @property
-    def _must_fit(self) -> bool:
-        """Whether PyTorch does not check that the arguments fit each other."""
-        return samples.is_derivative(self.op._schema.name.partition("::")[2])
 
     def case(self) -> Case:
         init: list[str] = []
@@ -192,7 +186,7 @@ class Call:
             return
         for index, spec in enumerate(self.specs):
             for simpler in simpler_specs(spec):
-                if not self._must_fit or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
+                if not must_fit(self.name) or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
                     yield self._with_spec(index, simpler)
 
     def _with_spec(self, index: int, spec: TensorSpec) -> Call:
@@ -249,9 +243,7 @@ def _proposed(
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
     if overload.base in _CRASH_IN_EAGER:
         return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
-    if fitting is not None and (
-        samples.is_derivative(overload.base) or overload.base in _FITTING or rng.random() < 0.9
-    ):
+    if fitting is not None and (must_fit(overload.name) or rng.random() < 0.9):
         return _drawn(rng, overload, fitting)
     if sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
         return _mutated(rng, overload, sampled, gentle=attempt > 25)
@@ -372,9 +364,9 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED or overload.base in _FITTING
-    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
-    if must_fit:
+    fits = must_fit(overload.name)
+    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if fits else 0.2)
+    if fits:
         others = []
     elif settings.dynamic:
         others = [other_run(rng, inputs, settings) for _ in range(3)]

@@ -189,6 +189,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         isinstance(arguments.get(name), TensorSpec) and arguments[name].size != image.size[1:2] for name in _VECTORS
     ):
         return "statistics of another number of channels"
+    if base == "_native_batch_norm_legit" and "running_mean" not in arguments and not arguments["training"]:
+        return "no statistics, which PyTorch reads"
     variance = arguments.get("running_var")
     if "batch_norm" in base and arguments.get("eps") == 0 and isinstance(variance, TensorSpec) and 0 in variance.values:
         return "a variance of 0, for which infinity or NaN results, by the layout of the tensors"
@@ -275,6 +277,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "more rows than memory holds; without columns PyTorch allocates none"
     if base == "bincount" and arguments.get("weights") is not None and 0 in arguments["self"].size:
         return "no numbers, whose counts are integers whatever the weights; a model's result has one element type"
+    if base == "native_dropout" and 0 in arguments["input"].size:
+        return "no numbers, whose mask has their type in eager mode, and bool by PyTorch's shape rule"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):

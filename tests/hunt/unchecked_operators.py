@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hunt.defined import TAME
+from hunt.samples import is_derivative
 from hunt.tensors import FLOATS, TensorSpec, draw_dtype, draw_tensor, spec_of
 
 Arguments = dict[str, Any]
@@ -445,6 +446,20 @@ def _factored(factor: Callable[..., Any], names: tuple[str, str]) -> Callable[[D
     return rule
 
 
+def _cholesky_solve_helper(d: Draw) -> Arguments:
+    d.dtype = d.choice(torch.float32, torch.float64)
+    n, batch = d.size(), d.sizes(d.size(0, 1))
+    matrix = d.tensor(*batch, n, n, kinds=("normal",)).make() + 4 * torch.eye(n, dtype=d.dtype)
+    sides = d.tensor(*batch, n, d.size(), kinds=("normal",))
+    return {"self": sides, "A": spec_of(matrix), "upper": d.choice(True, False)}
+
+
+def _transform_bias_rescale_qkv(d: Draw) -> Arguments:
+    heads = d.size()
+    width = 3 * heads * d.size()
+    return {"qkv": d.tensor(*d.sizes(2), width), "qkv_bias": d.tensor(width), "num_heads": heads}
+
+
 def _nll_loss2d_forward(d: Draw) -> Arguments:
     batch, height, width = d.sizes(3)
     classes = d.size(2, 4)
@@ -459,6 +474,7 @@ def _nll_loss2d_forward(d: Draw) -> Arguments:
 
 UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_batch_norm_no_update": _batch_norm_no_update,
+    "aten::_cholesky_solve_helper": _cholesky_solve_helper,
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution_deprecated,
     "aten::_convolution_mode": _convolution_mode,
@@ -474,6 +490,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_masked_softmax_backward": _masked_softmax_backward,
     "aten::_scaled_mm": _scaled_mm,
     "aten::_slow_conv2d_backward.output_mask": _slow_conv2d_backward,
+    "aten::_transform_bias_rescale_qkv": _transform_bias_rescale_qkv,
     "aten::_upsample_bicubic2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa.vec": _lanczos,
@@ -503,6 +520,15 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::trace_backward": _trace_backward,
     "aten::value_selecting_reduction_backward": _value_selecting_reduction_backward,
 }
+
+
+_OPTIMIZERS = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # strategies.py draws their arguments
+
+
+def must_fit(name: str) -> bool:
+    """Whether PyTorch may read or write out of bounds if the arguments of an operator do not fit each other."""
+    base = name.partition("::")[2].partition(".")[0]
+    return name in UNCHECKED or is_derivative(base) or base in _OPTIMIZERS
 
 
 def arguments_of_unchecked(rng: random.Random, name: str) -> Arguments | None:
