@@ -4,6 +4,7 @@ import onnx
 import pytest
 import torch
 from lowering_check import check
+from torch.export import Dim
 from torch.nn import functional as F
 
 import opbridge
@@ -57,6 +58,21 @@ def test_all_results_of_embedding_bag(operator, mode):
     bags_to_last, padded_to_last = bags(-1, True), bags(4, True)
     last = {"bags": lambda *args: bags_to_last(*args)[0], "padding": lambda *args: padded_to_last(*args)[0]}
     check(last, table, indices, torch.tensor([0, 3, 3, 8]))
+
+
+def test_indices_without_bags():
+    """PyTorch writes out of bounds for other modes than the sum, and with padding."""
+
+    def bags(table, indices, offsets):
+        return torch.ops.aten._embedding_bag(table, indices, offsets)
+
+    def but_the_first(table, indices, offsets):
+        return bags(table, indices, offsets[1:])[0]
+
+    table, indices, offsets = torch.randn(6, 3), torch.tensor([1, 4]), torch.tensor([0, 0, 0])
+    check(bags, table, indices, offsets[:0])
+    dynamic = [{}, {}, {0: Dim("n", min=1)}]
+    check(but_the_first, table, indices, offsets, dynamic=dynamic, also=[(table, indices, offsets[:1])])
 
 
 def test_bags_that_pytorch_leaves_out_against_its_own_shapes():
