@@ -272,6 +272,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "a tensor that is not contiguous, which PyTorch's kernel takes for one that is"
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
+    if "embedding_bag" in base and offsets is not None and offsets.size == (0,) and arguments["indices"].size != (0,):
+        return "indices without bags, for which PyTorch writes out of bounds"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)
     if rows > _LARGEST_LENGTH:
         return "more rows than memory holds; without columns PyTorch allocates none"
@@ -343,7 +345,7 @@ def _hides_deviations(base: str, arguments: dict[str, Any]) -> bool:
         return False
     groups = spec.size[1] if base == "instance_norm" else arguments.get("num_groups", arguments.get("group"))
     rows = spec.size[0] * groups
-    if rows == 0 or math.prod(spec.size) % rows:
+    if rows <= 0 or math.prod(spec.size) % rows:
         return False
     x = spec.make().double().reshape(rows, -1)
     deviations = (x.var(1, unbiased=False) + abs(arguments.get("eps", 1e-5))).sqrt()
