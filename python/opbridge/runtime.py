@@ -19,8 +19,14 @@ from opbridge.runtime_errors import explain_failures
 if TYPE_CHECKING:
     import onnxruntime
 
-# NumPy lacks these types; they are passed to ONNX Runtime as OrtValues over torch's memory.
-_NOT_IN_NUMPY = (torch.bfloat16,)
+# NumPy lacks these types; they are passed to ONNX Runtime as OrtValues over torch's memory. By the runtime's names.
+_NOT_IN_NUMPY = {
+    "tensor(bfloat16)": torch.bfloat16,
+    "tensor(float8e4m3fn)": torch.float8_e4m3fn,
+    "tensor(float8e4m3fnuz)": torch.float8_e4m3fnuz,
+    "tensor(float8e5m2)": torch.float8_e5m2,
+    "tensor(float8e5m2fnuz)": torch.float8_e5m2fnuz,
+}
 
 # If one factor of a product comes from DequantizeLinear, ONNX Runtime rounds the other to 8 bits, unless an option
 # turns that off.
@@ -115,15 +121,15 @@ def _to_ort(tensor: torch.Tensor, ort_value: Any) -> Any:
     tensor = tensor.detach().cpu().contiguous()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    if tensor.dtype in _NOT_IN_NUMPY:
-        bits = tensor.view(torch.int16).numpy()
+    if tensor.dtype in _NOT_IN_NUMPY.values():
+        bits = tensor.view(torch.int16 if tensor.itemsize == 2 else torch.uint8).numpy()
         return ort_value.ortvalue_from_numpy_with_onnx_type(bits, ELEMENT_TYPES[tensor.dtype])
     return ort_value.ortvalue_from_numpy(tensor.numpy())
 
 
 def _from_ort(value: Any) -> torch.Tensor:
-    if value.data_type() == "tensor(bfloat16)":
-        tensor = torch.empty(value.shape(), dtype=torch.bfloat16)
+    if dtype := _NOT_IN_NUMPY.get(value.data_type()):
+        tensor = torch.empty(value.shape(), dtype=dtype)
         ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
         return tensor
     array = value.numpy()

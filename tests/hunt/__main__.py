@@ -73,7 +73,7 @@ def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
         record = answer["stage"]
         return record | {"fault": f"{record['about']} {record['result']} {record['kind']}", "shrunk": record["detail"]}
     name = about(task["kind"], answer["case"]) if answer["case"] >= 0 else "the worker"
-    ours = answer["stage"] == "opbridge" or answer["case"] < 0
+    ours = answer["stage"] == "opbridge" or answer["case"] < 0 or answer["died"].endswith("status 1")  # an exception
     record = {
         "seed": f"{task['kind']}:{answer['case']}",
         "about": name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import keyword
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.strategies import STRATEGIES, strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
-from hunt.unchecked_operators import UNCHECKED, arguments_of_unchecked
+from hunt.unchecked_operators import arguments_of_unchecked, must_fit
 from opbridge.symbolics.registry import registry
 
 TRIES = 40
@@ -65,7 +66,8 @@ def overloads() -> list[Overload]:
 
 # If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
-_FITTING = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # they write out of bounds
+# They read memory as it is laid out, or return internal results by the layout, as the bag of each index.
+_BY_LAYOUT = ("as_strided", "embedding_bag", "_embedding_bag")
 # Their results are uninitialized memory.
 _NOT_DRAWN = {
     "aten::empty.memory_format",
@@ -105,11 +107,6 @@ class Call:
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(spec for spec, role in zip(self.specs, self.roles, strict=True) if role == "input")
 
-    @property
-    def _must_fit(self) -> bool:
-        """Whether PyTorch does not check that the arguments fit each other."""
-        return samples.is_derivative(self.op._schema.name.partition("::")[2])
-
     def case(self) -> Case:
         init: list[str] = []
         count = 0
@@ -140,7 +137,7 @@ class Call:
             (named if skipped or argument.kwarg_only else positional).append(
                 f"{argument.name}={written}" if skipped or argument.kwarg_only else written
             )
-        call = f"torch.ops.{self.op!s}({', '.join([*positional, *named])})"
+        call = f"{_path(self.op)}({', '.join([*positional, *named])})"
         base = self.op._schema.name.removeprefix("aten::")
         invariant = INVARIANTS.get(base)
         if base == "topk" and not self.arguments.get("sorted", True):  # the order is not determined
@@ -189,13 +186,20 @@ class Call:
             return
         for index, spec in enumerate(self.specs):
             for simpler in simpler_specs(spec):
-                if not self._must_fit or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
+                if not must_fit(self.name) or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
                     yield self._with_spec(index, simpler)
 
     def _with_spec(self, index: int, spec: TensorSpec) -> Call:
         count = itertools.count()
         changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == index else s, self.arguments)
         return dataclasses.replace(self, arguments=changed)
+
+
+def _path(op: Any) -> str:
+    """The overload as Python source."""
+    packet, _, overload = str(op).rpartition(".")
+    is_keyword = keyword.iskeyword(overload)  # as of random.from
+    return f'getattr(torch.ops.{packet}, "{overload}")' if is_keyword else f"torch.ops.{op!s}"
 
 
 def _text(value: Any, text: Callable[[Any], str]) -> str:
@@ -239,9 +243,7 @@ def _proposed(
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
     if overload.base in _CRASH_IN_EAGER:
         return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
-    if fitting is not None and (
-        samples.is_derivative(overload.base) or overload.base in _FITTING or rng.random() < 0.9
-    ):
+    if fitting is not None and (must_fit(overload.name) or rng.random() < 0.9):
         return _drawn(rng, overload, fitting)
     if sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
         return _mutated(rng, overload, sampled, gentle=attempt > 25)
@@ -362,15 +364,15 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    must_fit = samples.is_derivative(overload.base) or overload.name in UNCHECKED or overload.base in _FITTING
-    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
-    if must_fit:
+    fits = must_fit(overload.name)
+    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if fits else 0.2)
+    if fits:
         others = []
     elif settings.dynamic:
         others = [other_run(rng, inputs, settings) for _ in range(3)]
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
-    if overload.base.startswith("as_strided"):  # it reads memory, whose layout is that of the example
+    if overload.base.startswith(_BY_LAYOUT):  # which is that of the example
         others = [tuple(spec.plain() for spec in run) for run in others] if all(s.is_plain for s in inputs) else []
     call = Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), (), settings)
     defined = [run for run in others if not dataclasses.replace(call, resized=(run,)).undefined()]

@@ -189,9 +189,15 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         isinstance(arguments.get(name), TensorSpec) and arguments[name].size != image.size[1:2] for name in _VECTORS
     ):
         return "statistics of another number of channels"
+    if base == "_native_batch_norm_legit" and "running_mean" not in arguments and not arguments["training"]:
+        return "no statistics, which PyTorch reads"
     variance = arguments.get("running_var")
     if "batch_norm" in base and arguments.get("eps") == 0 and isinstance(variance, TensorSpec) and 0 in variance.values:
         return "a variance of 0, for which infinity or NaN results, by the layout of the tensors"
+    if base in ("instance_norm", "group_norm", "native_group_norm") and _hides_deviations(base, arguments):
+        return (
+            "numbers whose mean is 10,000 times their deviation: PyTorch scales before it subtracts, and is off by 1e-3"
+        )
     if base == "_fft_c2r" and arguments["self"].size[arguments["dim"][-1]] != arguments["last_dim_size"] // 2 + 1:
         return "a spectrum that is not that of so many numbers"
     if base == "_weight_norm":
@@ -266,9 +272,15 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "a tensor that is not contiguous, which PyTorch's kernel takes for one that is"
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
+    if "embedding_bag" in base and offsets is not None and offsets.size == (0,) and arguments["indices"].size != (0,):
+        return "indices without bags, for which PyTorch writes out of bounds"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)
     if rows > _LARGEST_LENGTH:
         return "more rows than memory holds; without columns PyTorch allocates none"
+    if base == "bincount" and arguments.get("weights") is not None and 0 in arguments["self"].size:
+        return "no numbers, whose counts are integers whatever the weights; a model's result has one element type"
+    if base == "native_dropout" and 0 in arguments["input"].size:
+        return "no numbers, whose mask has their type in eager mode, and bool by PyTorch's shape rule"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):
@@ -326,6 +338,20 @@ def _has_tiny_limit(arguments: dict[str, Any]) -> bool:
     return any(value < 1e-5 for value in _numbers(limits))
 
 
+def _hides_deviations(base: str, arguments: dict[str, Any]) -> bool:
+    """Whether the numbers that are normalized together differ from each other by little, compared with their mean."""
+    spec = next(iter(arguments.values()))
+    if spec.dtype.is_complex or len(spec.size) < 2:
+        return False
+    groups = spec.size[1] if base == "instance_norm" else arguments.get("num_groups", arguments.get("group"))
+    rows = spec.size[0] * groups
+    if rows <= 0 or math.prod(spec.size) % rows:
+        return False
+    x = spec.make().double().reshape(rows, -1)
+    deviations = (x.var(1, unbiased=False) + abs(arguments.get("eps", 1e-5))).sqrt()
+    return bool((x.mean(1).abs() > 1e4 * deviations).any())
+
+
 def _has_zero(scale: Any) -> bool:
     return scale == 0 or (isinstance(scale, TensorSpec) and 0 in scale.values)
 
@@ -340,7 +366,7 @@ def _is_column(arguments: dict[str, Any]) -> bool:
     scales = arguments.get("scale_factors")
     if size is None and scales is not None:
         size = [int(height * scales[0]), int(width * scales[-1])]
-    return size is not None and size[-1] == 1 and size[0] > 1
+    return bool(size) and size[-1] == 1 and size[0] > 1
 
 
 def _numbers(arguments: dict[str, Any]) -> list[Any]:

@@ -331,12 +331,6 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "bias": Tensor("M"),
         "pad": 0,
     },
-    "aten::cumprod_backward": {
-        "grad": Tensor("N,M,B"),
-        "input": Tensor("N,M,B"),
-        "output": Tensor("N,M,B"),
-        "dim": _one_of(0, 1, -1),
-    },
     "aten::matrix_exp_backward": {"self": Tensor("B,N,N", "matrix"), "grad": Tensor("B,N,N", "matrix")},
     "aten::_weight_norm_differentiable_backward": {
         "grad_w": Tensor("N,M"),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hunt.defined import TAME
+from hunt.samples import is_derivative
 from hunt.tensors import FLOATS, TensorSpec, draw_dtype, draw_tensor, spec_of
 
 Arguments = dict[str, Any]
@@ -267,6 +268,56 @@ def _antialiased_backward(d: Draw) -> Arguments:
     }
 
 
+def _lanczos(d: Draw) -> Arguments:
+    d.dtype = d.choice(torch.float32, torch.float64)
+    rows, columns = d.sizes(2, 2, 6)
+    return {
+        "input": d.tensor(*d.sizes(2), *d.sizes(2, 2, 5)),
+        "output_size": [rows, columns],
+        "align_corners": d.choice(True, False),
+        "scale_factors": None,
+    }
+
+
+def _grouped_mm(d: Draw) -> Arguments:
+    """Rows of matrices are multiples of 16 bytes."""
+    d.dtype = d.choice(torch.float32, torch.bfloat16, torch.float16)
+    groups, inner, columns = d.size(), 8 * d.size(1, 2), 8 * d.size(1, 2)
+    sizes = d.sizes(groups, 0)
+    by_rows = d.choice(True, True, False)
+    ends = torch.tensor(sizes).cumsum(0).to(torch.int32)
+    return {
+        "self": d.tensor(sum(sizes), inner) if by_rows else d.tensor(groups, d.size(), inner),
+        "mat2": d.tensor(groups, inner, columns),
+        "offs": spec_of(ends) if by_rows else None,
+    }
+
+
+def _scaled_mm(d: Draw) -> Arguments:
+    rows, inner, columns = d.size(), 16 * d.size(1, 2), 16 * d.size(1, 2)
+    by_row = d.choice(True, False)
+    d.dtype = torch.float32
+    return {
+        "self": spec_of(d.tensor(rows, inner).make().to(d.choice(torch.float8_e4m3fn, torch.float8_e5m2))),
+        "mat2": spec_of(d.tensor(columns, inner).make().to(torch.float8_e4m3fn).t()),
+        "scale_a": d.positive(*([rows, 1] if by_row else [])),
+        "scale_b": d.positive(*([1, columns] if by_row else [])),
+        "bias": d.choice(None, d.tensor(columns)),
+        "out_dtype": torch.float32,
+    }
+
+
+def _weight_int8pack_mm(d: Draw) -> Arguments:
+    """PyTorch reads out of bounds of other sizes. All sums are exact, because nothing is computed in float64."""
+    d.dtype = d.choice(torch.float32, torch.bfloat16, torch.float16)
+    inner, columns = 16 * d.size(1, 2), 8 * d.size(1, 2)
+    return {
+        "self": d.tensor(d.size(), inner, kinds=("plain",)),
+        "mat2": d.tensor(columns, inner, dtype=torch.int8),
+        "scales": spec_of(torch.tensor([d.choice(0.25, 0.5, 2.0) for _ in range(columns)], dtype=d.dtype)),
+    }
+
+
 def _weight_norm(d: Draw) -> Arguments:
     size = d.sizes(d.size(2, 3))
     dim = d.choice(0, len(size) - 1)
@@ -395,6 +446,20 @@ def _factored(factor: Callable[..., Any], names: tuple[str, str]) -> Callable[[D
     return rule
 
 
+def _cholesky_solve_helper(d: Draw) -> Arguments:
+    d.dtype = d.choice(torch.float32, torch.float64)
+    n, batch = d.size(), d.sizes(d.size(0, 1))
+    matrix = d.tensor(*batch, n, n, kinds=("normal",)).make() + 4 * torch.eye(n, dtype=d.dtype)
+    sides = d.tensor(*batch, n, d.size(), kinds=("normal",))
+    return {"self": sides, "A": spec_of(matrix), "upper": d.choice(True, False)}
+
+
+def _transform_bias_rescale_qkv(d: Draw) -> Arguments:
+    heads = d.size()
+    width = 3 * heads * d.size()
+    return {"qkv": d.tensor(*d.sizes(2), width), "qkv_bias": d.tensor(width), "num_heads": heads}
+
+
 def _nll_loss2d_forward(d: Draw) -> Arguments:
     batch, height, width = d.sizes(3)
     classes = d.size(2, 4)
@@ -409,6 +474,7 @@ def _nll_loss2d_forward(d: Draw) -> Arguments:
 
 UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_batch_norm_no_update": _batch_norm_no_update,
+    "aten::_cholesky_solve_helper": _cholesky_solve_helper,
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution_deprecated,
     "aten::_convolution_mode": _convolution_mode,
@@ -418,12 +484,17 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_ctc_loss_backward.Tensor": lambda d: _ctc_backward(d, tensors=True),
     "aten::_embedding_bag_dense_backward": _embedding_bag_dense_backward,
     "aten::_embedding_bag_per_sample_weights_backward": _embedding_bag_weights_backward,
+    "aten::_grouped_mm": _grouped_mm,
     "aten::_grid_sampler_2d_cpu_fallback_backward": _grid_sampler_backward,
     "aten::_histogramdd_from_bin_tensors": _histogramdd_from_bin_tensors,
     "aten::_masked_softmax_backward": _masked_softmax_backward,
+    "aten::_scaled_mm": _scaled_mm,
     "aten::_slow_conv2d_backward.output_mask": _slow_conv2d_backward,
+    "aten::_transform_bias_rescale_qkv": _transform_bias_rescale_qkv,
     "aten::_upsample_bicubic2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa_backward": _antialiased_backward,
+    "aten::_upsample_lanczos2d_aa.vec": _lanczos,
+    "aten::_weight_int8pack_mm": _weight_int8pack_mm,
     "aten::_weight_norm_interface": _weight_norm,
     "aten::_weight_norm_interface_backward": _weight_norm_backward,
     "aten::batch_norm_backward": _batch_norm_backward,
@@ -449,6 +520,15 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::trace_backward": _trace_backward,
     "aten::value_selecting_reduction_backward": _value_selecting_reduction_backward,
 }
+
+
+_OPTIMIZERS = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # strategies.py draws their arguments
+
+
+def must_fit(name: str) -> bool:
+    """Whether PyTorch may read or write out of bounds if the arguments of an operator do not fit each other."""
+    base = name.partition("::")[2].partition(".")[0]
+    return name in UNCHECKED or is_derivative(base) or base in _OPTIMIZERS
 
 
 def arguments_of_unchecked(rng: random.Random, name: str) -> Arguments | None:

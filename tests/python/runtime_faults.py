@@ -222,6 +222,18 @@ FAULTS = [
         {},
         crashes,
     ),
+    *(
+        Fault(
+            "empty_divisions.cc",
+            f"{op} of nothing by 0 fails",
+            f"y = {op}(a, b)",
+            {"a": np.zeros((0, 3), np.int64), "b": np.array([0])},
+            {},
+            fails(Fail),
+            since=(1, 32),
+        )
+        for op in ("Mod", "Div")
+    ),
     Fault(
         "empty_expansions.cc",
         "an Expand to nothing is removed",

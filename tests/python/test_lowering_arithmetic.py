@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from lowering_check import check, operators
+from torch.export import Dim
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -244,6 +245,21 @@ def test_quotients_at_the_ends_of_integers(dtype):
         "rest": lambda a, b: (a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc")),
     }
     check(functions, a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+def test_integers_of_no_elements_by_0(dtype):
+    functions = {
+        "by a tensor": lambda a, b: (a % b, a // b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc")),
+        "by a size": lambda a, b: (a % a.shape[1], a // a.shape[1]),
+        "by constants": lambda a, b: (a % torch.tensor([3, 2]).to(dtype)[:, None], a // 3),
+        "a number by nothing": lambda a, b: (7 % a, b // a),
+    }
+    of_what_is_left = {name: lambda a, b, f=function: f(a[:, 2:], b) for name, function in functions.items()}
+    some, none = torch.ones(2, 5, dtype=dtype), torch.ones(2, 2, dtype=dtype)
+    divisors = torch.tensor([[3], [2]], dtype=dtype), torch.zeros(2, 1, dtype=dtype)
+    check(of_what_is_left, some, divisors[0], dynamic=[{1: Dim("n", min=2)}, {}], also=[(none, divisors[1])])
+    check(of_what_is_left, none, divisors[1])
 
 
 def test_integer_inverses_are_truncated():

@@ -4,6 +4,7 @@ import onnx
 import pytest
 import torch
 from lowering_check import check
+from torch.export import Dim
 from torch.nn import functional as F
 
 import opbridge
@@ -59,6 +60,21 @@ def test_all_results_of_embedding_bag(operator, mode):
     check(last, table, indices, torch.tensor([0, 3, 3, 8]))
 
 
+def test_indices_without_bags():
+    """PyTorch writes out of bounds for other modes than the sum, and with padding."""
+
+    def bags(table, indices, offsets):
+        return torch.ops.aten._embedding_bag(table, indices, offsets)
+
+    def but_the_first(table, indices, offsets):
+        return bags(table, indices, offsets[1:])[0]
+
+    table, indices, offsets = torch.randn(6, 3), torch.tensor([1, 4]), torch.tensor([0, 0, 0])
+    check(bags, table, indices, offsets[:0])
+    dynamic = [{}, {}, {0: Dim("n", min=1)}]
+    check(but_the_first, table, indices, offsets, dynamic=dynamic, also=[(table, indices, offsets[:1])])
+
+
 def test_bags_that_pytorch_leaves_out_against_its_own_shapes():
     def bags(table, indices, offsets):
         return torch.ops.aten._embedding_bag_forward_only(table, indices, offsets)
@@ -95,6 +111,22 @@ def test_linspace_between_tensors(dtype):
         "logspace": lambda a, b: torch.logspace(a, b, 4, base=2.0, dtype=dtype),
     }
     check(functions, torch.tensor(-1.5), torch.tensor(5.0))
+
+
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch fuses no products and sums on this processor"
+)
+@pytest.mark.parametrize(
+    ("start", "end", "steps"), [(-6, 1, 22), (-6, -17, 34), (5, 1, 43), (0, 2**63 - 1, 50), (1, 5, 1)]
+)
+def test_linspace_of_integers_is_truncated_where_pytorch_truncates(start, end, steps):
+    functions = {
+        "constant": lambda a, b: torch.linspace(start, end, steps, dtype=torch.int64),
+        "tensors": lambda a, b: torch.linspace(a, b, steps, dtype=torch.int64),
+    }
+    if end < 2**53:
+        functions["logspace"] = lambda a, b: torch.logspace(a, b, steps, base=2.0, dtype=torch.int64)
+    check(functions, torch.tensor(start), torch.tensor(end))
 
 
 def test_bilinear():

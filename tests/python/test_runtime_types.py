@@ -7,6 +7,7 @@ import torch
 from lowering_check import check, operators
 
 import opbridge
+from opbridge.runtime import run, session
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.uint8])
@@ -52,3 +53,15 @@ def test_opbridges_operators_compute_in_float64():
     model = check(functions, x)
     own = [node.op_type for node in model.graph.node if node.domain == "opbridge"]
     assert own == ["asin", "erf"]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz], ids=str
+)
+def test_inputs_and_outputs_of_float8(dtype: torch.dtype, tmp_path: pathlib.Path):
+    path, x = tmp_path / "model.onnx", torch.tensor([[1.5, -0.25, 0.0], [16.0, 240.0, -3.0]]).to(dtype)
+    opbridge.export(lambda x: (x.reshape(-1), x.float()), (x,), path)
+    turned, wide = run(session(path), {"x": x})
+    assert turned.dtype == dtype
+    assert torch.equal(turned.float(), x.float().reshape(-1))
+    assert torch.equal(wide, x.float())

@@ -44,14 +44,15 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   return counted_from(g, start, step);
 }
 
-// Counts from both ends to the middle, with steps in the precision of the result, as PyTorch does.
+// Counts from both ends to the middle, with steps in the precision of the result, as PyTorch does. Products
+// and sums are rounded once, as in its kernels for processors that fuse them: integers are truncated.
 template <class T>
 std::vector<double> linspace(T start, T end, int64_t steps) {
   std::vector<double> values(steps);
   const T step = steps > 1 ? (end - start) / static_cast<T>(steps - 1) : T(0);
   for (int64_t i = 0; i < steps; ++i) {
-    values[i] = i < steps / 2 || steps == 1 ? start + step * static_cast<T>(i)
-                                            : end - step * static_cast<T>(steps - 1 - i);
+    values[i] = i < steps / 2 || steps == 1 ? std::fma(step, static_cast<T>(i), start)
+                                            : std::fma(-step, static_cast<T>(steps - 1 - i), end);
   }
   return values;
 }
@@ -63,6 +64,18 @@ std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar&
     return linspace<double>(static_cast<double>(start.to_int()), static_cast<double>(end.to_int()), steps);
   if (type == ElementType::float64) return linspace<double>(start.to_double(), end.to_double(), steps);
   return linspace<float>(static_cast<float>(start.to_double()), static_cast<float>(end.to_double()), steps);
+}
+
+// a * count + c in float64, rounded once. The halves of `a` (Dekker 1971) have exact products with counts of
+// up to 26 bits; the first sum's error is exact too (Knuth's TwoSum).
+Value fused_multiply_add(GraphBuilder& g, Value a, Value count, Value c) {
+  Value scaled = g.op("Mul", a, g.scalar((1 << 27) + 1, ElementType::float64));
+  Value high = g.op("Sub", scaled, g.op("Sub", scaled, a));
+  Value product = g.op("Mul", high, count), rest = g.op("Mul", g.op("Sub", a, high), count);
+  Value sum = g.op("Add", product, c);
+  Value of_c = g.op("Sub", sum, product);
+  Value error = g.op("Add", g.op("Sub", product, g.op("Sub", sum, of_c)), g.op("Sub", c, of_c));
+  return g.op("Add", sum, g.op("Add", error, rest));
 }
 
 // The same for ends that are data, computed when the model runs.
@@ -80,12 +93,13 @@ Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
     steps_from_end[i] = static_cast<double>(first_half[i] ? i : steps - 1 - i);
   }
   Value step = g.op("Div", g.op("Sub", end, start), g.scalar(steps - 1, wide));
-  Value way =
-      g.op("Mul", step,
-           g.cast(g.constant(ir::Weight::of(std::span<const double>(steps_from_end), {steps})), wide));
   Value from_start =
       g.cast(g.constant(ir::Weight::of(std::span<const uint8_t>(first_half), {steps})), ElementType::boolean);
-  return g.op("Where", from_start, g.op("Add", start, way), g.op("Sub", end, way));
+  Value counts = g.cast(g.constant(ir::Weight::of(std::span<const double>(steps_from_end), {steps})), wide);
+  Value nearest = g.op("Where", from_start, start, end);
+  step = g.op("Where", from_start, step, g.op("Neg", step));
+  return is_integral(type) ? fused_multiply_add(g, step, counts, nearest)
+                           : g.op("Add", nearest, g.op("Mul", step, counts));
 }
 
 Value eye(GraphBuilder& g) {

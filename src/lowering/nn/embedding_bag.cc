@@ -41,8 +41,10 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   const ElementType type = g.result().element_type, kernel = opmath_type(type);
   std::vector<Dim> dims = *g.result().dims;  // (bags, width)
   const Dim wanted = dims.at(0);
-  // The indices after the last offset go to an additional bag, which is dropped at the end.
-  if (include_last_offset) dims[0] = wanted + Dim(1);
+  // The indices after the last offset, or all if there are no bags, go to an additional bag, which is dropped
+  // at the end.
+  const bool has_spare = include_last_offset || may_be_empty(wanted);
+  if (has_spare) dims[0] = wanted + Dim(1);
   const std::vector<Dim> bags{dims[0]};
   indices = g.cast(indices, ElementType::int64);
   offsets = g.cast(offsets, ElementType::int64);
@@ -87,7 +89,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
     return g.unsqueeze(scatter(filled(g, bags, 0, ElementType::int64), ones, Reduction::add), {1});
   };
   const auto as_result = [&](size_t index, Value value) {
-    if (include_last_offset) value = g.slice(value, 0, g.ints({0}), g.sizes({wanted}));
+    if (has_spare) value = g.slice(value, 0, g.ints({0}), g.sizes({wanted}));
     return g.cast(value, g.result(index).element_type);
   };
   // With include_last_offset, PyTorch's shape rule and kernel disagree about the last two results.

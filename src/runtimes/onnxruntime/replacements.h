@@ -28,6 +28,7 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 // For nodes with one result. An empty Value if the runtime computes the node correctly.
 
 Value attention_of_bfloat16(GraphBuilder& g, const ir::Node& attention);
+Value division_by_no_number(GraphBuilder& g, const ir::Node& division);
 Value dequantized_by_arithmetic(GraphBuilder& g, const ir::Node& dequantize);
 Value dequantized_after_movement(GraphBuilder& g, const ir::Node& movement);
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
