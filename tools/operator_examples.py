@@ -388,6 +388,12 @@ def _gradients() -> Examples:
             ),
             (torch.rand(1, 4, 4, 4), X, KERNEL),
         ),
+        "aten::_convolution_double_backward": (
+            lambda dx, dw, db, g, x, w: aten._convolution_double_backward(
+                dx, dw, db, g, w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
+            ),
+            (X, KERNEL, torch.rand(4), torch.rand(1, 4, 4, 4), X, KERNEL),
+        ),
         "aten::batch_norm_backward": (
             lambda g, x, w, *saved: aten.batch_norm_backward(
                 g, x, w, None, None, *saved, True, 1e-5, [True, True, True], torch.zeros(0, dtype=torch.uint8)

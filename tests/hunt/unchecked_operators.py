@@ -107,6 +107,25 @@ def _convolution(d: Draw) -> Arguments:
     }
 
 
+def _convolution_double_backward(d: Draw) -> Arguments:
+    parameters = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+    made = _convolution(d)
+    image, kernel = made["input"].size, made["weight"].size
+    empty = torch.empty(image), torch.empty(kernel), None
+    size = aten.convolution(*empty, *(made[name] for name in parameters)).shape
+    given = d.flags(3)
+    second = [d.tensor(*image), d.tensor(*kernel), d.tensor(size[1])]
+    names = ("ggI", "ggW", "ggb")
+    return {
+        **{name: each if kept else None for name, each, kept in zip(names, second, given, strict=True)},
+        "gO": d.tensor(*size),
+        "weight": made["weight"],
+        "self": made["input"],
+        **{name: made[name] for name in parameters},
+        "output_mask": [True, True, True],
+    }
+
+
 def _convolution_deprecated(d: Draw) -> Arguments:
     made = _convolution(d)
     del made["allow_tf32"]
@@ -411,6 +430,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_batch_norm_no_update": _batch_norm_no_update,
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution_deprecated,
+    "aten::_convolution_double_backward": _convolution_double_backward,
     "aten::_convolution_mode": _convolution_mode,
     "aten::_ctc_loss": lambda d: _ctc(d, tensors=False),
     "aten::_ctc_loss.Tensor": lambda d: _ctc(d, tensors=True),
