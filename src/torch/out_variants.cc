@@ -34,6 +34,7 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::_native_batch_norm_legit_no_training.out",
      "aten::_native_batch_norm_legit_no_training",
      {"out0", "out1", "out2"}},
+    {"aten::_native_multi_head_attention.out", "aten::_native_multi_head_attention", {"out0", "out1"}},
     {"aten::_slow_conv2d_backward.output_mask_out",
      "aten::_slow_conv2d_backward.output_mask",
      {"out0", "out1", "out2"}},

@@ -50,9 +50,6 @@ REASONS = {
         "_standard_gamma_grad, _dirichlet_grad"
     ),
     "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
-    "fast paths of transformers, which the captures turn off": (
-        "_native_multi_head_attention, _transformer_encoder_layer_fwd"
-    ),
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*_, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),

@@ -426,6 +426,44 @@ def _nll_loss2d_forward(d: Draw) -> Arguments:
     }
 
 
+def _attention(d: Draw, *inputs: str) -> tuple[Arguments, int]:
+    """The tensors of an attention, its mask, and its width."""
+    batch, length, heads = d.sizes(3)
+    width = heads * d.size(1, 3)
+    mask_type = d.choice(None, 0, 1, 2)
+    of_scores = (batch, heads, length, length)
+    size = {0: (length, length), 1: (batch, length)}.get(mask_type, of_scores)
+    return {
+        **{name: d.tensor(batch, length, width) for name in inputs},
+        "embed_dim": width,
+        "qkv_weight": d.tensor(3 * width, width),
+        "qkv_bias": d.tensor(3 * width),
+        "proj_weight": d.tensor(width, width),
+        "proj_bias": d.tensor(width),
+        "mask": d.choice(None, d.mask(*size), d.tensor(*size), d.mask(*of_scores)),
+        "mask_type": mask_type,
+        ("num_heads" if "src" in inputs else "num_head"): heads,
+    }, width
+
+
+def _native_multi_head_attention(d: Draw) -> Arguments:
+    made, _ = _attention(d, "query", "key", "value")
+    return made | {"need_weights": True, "average_attn_weights": d.choice(True, False)}
+
+
+def _transformer_encoder_layer(d: Draw) -> Arguments:
+    made, width = _attention(d, "src")
+    hidden = d.size()
+    sizes = {f"norm_{kind}_{i}": (width,) for kind in ("weight", "bias") for i in (1, 2)} | {
+        "ffn_weight_1": (hidden, width),
+        "ffn_bias_1": (hidden,),
+        "ffn_weight_2": (width, hidden),
+        "ffn_bias_2": (width,),
+    }
+    flags = {"use_gelu": d.choice(True, False), "norm_first": d.choice(True, False), "eps": d.choice(1e-5, 0.5)}
+    return made | flags | {name: d.tensor(*size) for name, size in sizes.items()}
+
+
 UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_batch_norm_no_update": _batch_norm_no_update,
     "aten::_convolution": _convolution,
@@ -441,7 +479,9 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_grid_sampler_2d_cpu_fallback_backward": _grid_sampler_backward,
     "aten::_histogramdd_from_bin_tensors": _histogramdd_from_bin_tensors,
     "aten::_masked_softmax_backward": _masked_softmax_backward,
+    "aten::_native_multi_head_attention": _native_multi_head_attention,
     "aten::_slow_conv2d_backward.output_mask": _slow_conv2d_backward,
+    "aten::_transformer_encoder_layer_fwd": _transformer_encoder_layer,
     "aten::_upsample_bicubic2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa_backward": _antialiased_backward,
     "aten::_weight_norm_interface": _weight_norm,
