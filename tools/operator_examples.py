@@ -229,6 +229,12 @@ def _private() -> Examples:
             lambda x, bias: aten._transform_bias_rescale_qkv(x, bias, 2),
             (torch.rand(2, 3, 24), torch.rand(24)),
         ),
+        "aten::mkldnn_rnn_layer": (
+            lambda x, w, v, b, h: aten.mkldnn_rnn_layer(
+                x, w, v, b, b, h, h, False, [], 2, 2, 1, True, False, False, False
+            )[:3],
+            (torch.rand(3, 2, 4), torch.rand(8, 4), torch.rand(8, 2), torch.rand(8), torch.rand(1, 2, 2)),
+        ),
         "aten::_native_multi_head_attention": (
             lambda x, *weights: aten._native_multi_head_attention(x, x, x, 8, 2, *weights),
             (torch.rand(2, 3, 8), *attention),

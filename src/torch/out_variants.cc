@@ -110,6 +110,7 @@ constexpr auto table = std::to_array<OutVariant>({
     {"aten::min.dim_min", "aten::min.dim", {"min", "min_indices"}},
     {"aten::min.out", "aten::min.other"},
     {"aten::min.unary_out", "aten::min"},
+    {"aten::mkldnn_rnn_layer.out", "aten::mkldnn_rnn_layer", {"out0", "out1", "out2", "out3"}},
     {"aten::mode.values", "aten::mode", {"values", "indices"}},
     {"aten::mul.out", "aten::mul.Tensor"},
     {"aten::multilabel_margin_loss_forward.output",

@@ -49,7 +49,6 @@ REASONS = {
         "_thnn_*_backward, to_mkldnn_backward, *_rnn_layer_backward, _batch_norm_impl_index_backward, "
         "_standard_gamma_grad, _dirichlet_grad"
     ),
-    "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*_, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"
     ),

@@ -446,6 +446,27 @@ def _attention(d: Draw, *inputs: str) -> tuple[Arguments, int]:
     }, width
 
 
+def _mkldnn_rnn_layer(d: Draw) -> Arguments:
+    d.dtype = torch.float32
+    length, batch, features, hidden = d.sizes(4)
+    weights = (4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,)
+    return {
+        "input": d.tensor(length, batch, features),
+        **{f"weight{i}": d.tensor(*size) for i, size in enumerate(weights)},
+        "hx_": d.tensor(1, batch, hidden),
+        "cx_": d.tensor(1, batch, hidden),
+        "reverse": d.choice(True, False),
+        "batch_sizes": [],
+        "mode": 2,
+        "hidden_size": hidden,
+        "num_layers": 1,
+        "has_biases": d.choice(True, False),
+        "bidirectional": False,
+        "batch_first": False,
+        "train": False,
+    }
+
+
 def _native_multi_head_attention(d: Draw) -> Arguments:
     made, _ = _attention(d, "query", "key", "value")
     return made | {"need_weights": True, "average_attn_weights": d.choice(True, False)}
@@ -498,6 +519,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::linalg_ldl_solve": _factored(torch.linalg.ldl_factor, ("LD", "pivots")),
     "aten::linalg_lu_solve": _factored(torch.linalg.lu_factor, ("LU", "pivots")),
     "aten::mkldnn_convolution": _mkldnn_convolution,
+    "aten::mkldnn_rnn_layer": _mkldnn_rnn_layer,
     "aten::native_dropout_backward": _dropout_backward,
     "aten::nll_loss2d_forward": _nll_loss2d_forward,
     "aten::slow_conv3d": _slow_convolution(3, "stride", "padding"),

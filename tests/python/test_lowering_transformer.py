@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import pathlib
 from typing import Any
 
 import pytest
 import torch
+from functionalize_check import Model
 from lowering_check import check
 
 import opbridge
@@ -120,6 +122,13 @@ def test_attention_with_dynamic_sizes(name: str) -> None:
     ]
     functions = {"average": attention_to_itself(mask_type), "heads": attention_to_itself(mask_type, average=False)}
     check(functions, *inputs(2, 5), dynamic=dynamic, also=[inputs(3, 7), inputs(1, 1)], **tolerance(torch.float32))
+
+
+def test_a_trace_of_attention_without_weights(tmp_path: pathlib.Path) -> None:
+    """Its call has no second result, unlike one that torch.export captures."""
+    function = attention_to_itself(need_weights=False, is_masked=False)
+    args = torch.randn(2, 5, WIDTH), *parameters()
+    opbridge.export(Model(function), args, tmp_path / "model.onnx", capture="trace", verify=True)
 
 
 def test_what_attention_leaves_open_is_refused() -> None:

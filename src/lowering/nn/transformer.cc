@@ -110,7 +110,7 @@ void register_transformer(SymbolicRegistry& registry) {
   on("aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> "
      "(Tensor, Tensor, Tensor)",
      Since{9}, split_heads);
-  // Without need_weights PyTorch returns no weights, although its shape rule has a tensor for them.
+  // Without need_weights PyTorch returns None for the weights, and its shape rule an empty tensor.
   on("aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, "
      "int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, "
      "Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> "
@@ -123,12 +123,15 @@ void register_transformer(SymbolicRegistry& registry) {
        const Attention attention{
            width, heads, {qkv_weight, qkv_bias}, {proj_weight, proj_bias}, {mask, mask_type}};
        auto [result, weights] = attention(g, query, key, value);
-       if (!need_weights) return std::vector{result, Value{}};
+       std::vector<Value> results{result};
+       results.resize(g.result_count());
+       if (!need_weights || results.size() == 1) return results;
        if (average) {
          const ElementType type = weights.element_type();
          weights = g.cast(g.reduce("ReduceMean", g.cast(weights, opmath_type(type)), {1}, false), type);
        }
-       return std::vector{result, weights};
+       results.back() = weights;
+       return results;
      });
   on("aten::_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, "
      "Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, "
