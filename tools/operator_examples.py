@@ -203,6 +203,7 @@ def _private() -> Examples:
     """Private forms of operators."""
     aten = torch.ops.aten
     mean = torch.rand(4)
+    attention = torch.rand(24, 8), torch.rand(24), torch.rand(8, 8), torch.rand(8)
     points, edges = torch.rand(9, 2), torch.linspace(0, 1, 4)
     volume, kernel = torch.rand(1, 2, 5, 5, 5), torch.rand(2, 2, 3, 3, 3)
     grid, indices = torch.rand(1, 3, 3, 2), torch.zeros(3, 4, dtype=torch.int64)
@@ -227,6 +228,22 @@ def _private() -> Examples:
         "aten::_transform_bias_rescale_qkv": (
             lambda x, bias: aten._transform_bias_rescale_qkv(x, bias, 2),
             (torch.rand(2, 3, 24), torch.rand(24)),
+        ),
+        "aten::mkldnn_rnn_layer": (
+            lambda x, w, v, b, h: aten.mkldnn_rnn_layer(
+                x, w, v, b, b, h, h, False, [], 2, 2, 1, True, False, False, False
+            )[:3],
+            (torch.rand(3, 2, 4), torch.rand(8, 4), torch.rand(8, 2), torch.rand(8), torch.rand(1, 2, 2)),
+        ),
+        "aten::_native_multi_head_attention": (
+            lambda x, *weights: aten._native_multi_head_attention(x, x, x, 8, 2, *weights),
+            (torch.rand(2, 3, 8), *attention),
+        ),
+        "aten::_transformer_encoder_layer_fwd": (
+            lambda x, qkv, bias, out, b, norm: aten._transformer_encoder_layer_fwd(
+                x, 8, 2, qkv, bias, out, b, True, False, 1e-5, norm, b, norm, b, out, b, out, b
+            ),
+            (torch.rand(2, 3, 8), *attention, torch.ones(8)),
         ),
         "aten::_scaled_dot_product_attention_math": (
             lambda x: aten._scaled_dot_product_attention_math(x, x, x),
@@ -387,6 +404,12 @@ def _gradients() -> Examples:
                 g, x, w, [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
             ),
             (torch.rand(1, 4, 4, 4), X, KERNEL),
+        ),
+        "aten::_convolution_double_backward": (
+            lambda dx, dw, db, g, x, w: aten._convolution_double_backward(
+                dx, dw, db, g, w, x, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
+            ),
+            (X, KERNEL, torch.rand(4), torch.rand(1, 4, 4, 4), X, KERNEL),
         ),
         "aten::batch_norm_backward": (
             lambda g, x, w, *saved: aten.batch_norm_backward(

@@ -64,6 +64,7 @@ void register_special(SymbolicRegistry& registry);
 void register_stacking(SymbolicRegistry& registry);
 void register_statistics(SymbolicRegistry& registry);
 void register_symbolic_scalars(SymbolicRegistry& registry);
+void register_transformer(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
 void register_unique(SymbolicRegistry& registry);
 void register_views(SymbolicRegistry& registry);

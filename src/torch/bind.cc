@@ -8,11 +8,18 @@
 namespace opbridge {
 namespace {
 
+// Operators whose last result is None in some calls: weights that are not wanted, memory for a gradient.
+constexpr std::string_view last_may_be_none[] = {"aten::_native_multi_head_attention",
+                                                 "aten::mkldnn_rnn_layer"};
+
 // Whether the schema declares as many results as a call gives.
 bool declares(const OperatorSchema& schema, size_t results) {
   const size_t declared = schema.returns.size();
   if (results == declared || schema.more_returns) return true;
   if (std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; }))
+    return true;
+  if (results + 1 == declared &&
+      std::ranges::find(last_may_be_none, schema.name) != std::end(last_may_be_none))
     return true;
   // An output mask, such as bool[3] for three gradients, says which results are None.
   return results < declared && std::ranges::any_of(schema.arguments, [&](const SchemaArgument& argument) {

@@ -47,11 +47,7 @@ REASONS = {
     ),
     "derivatives that C++ code of autograd calls; a capture sees the operators in them": (
         "_thnn_*_backward, to_mkldnn_backward, *_rnn_layer_backward, _batch_norm_impl_index_backward, "
-        "_convolution_double_backward, _standard_gamma_grad, _dirichlet_grad"
-    ),
-    "of recurrent layers in oneDNN; call nn.LSTM and the like": "mkldnn_rnn_layer",
-    "fast paths of transformers, which the captures turn off": (
-        "_native_multi_head_attention, _transformer_encoder_layer_fwd"
+        "_standard_gamma_grad, _dirichlet_grad"
     ),
     "random numbers by a method that ONNX lacks, or of a generator of the model's own": (
         "_philox*, _sobol_*_, *.generator, *_generator, *_generator_dtype, *.low_generator_dtype"

@@ -108,6 +108,25 @@ def _convolution(d: Draw) -> Arguments:
     }
 
 
+def _convolution_double_backward(d: Draw) -> Arguments:
+    parameters = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+    made = _convolution(d)
+    image, kernel = made["input"].size, made["weight"].size
+    empty = torch.empty(image), torch.empty(kernel), None
+    size = aten.convolution(*empty, *(made[name] for name in parameters)).shape
+    given = d.flags(3)
+    second = [d.tensor(*image), d.tensor(*kernel), d.tensor(size[1])]
+    names = ("ggI", "ggW", "ggb")
+    return {
+        **{name: each if kept else None for name, each, kept in zip(names, second, given, strict=True)},
+        "gO": d.tensor(*size),
+        "weight": made["weight"],
+        "self": made["input"],
+        **{name: made[name] for name in parameters},
+        "output_mask": [True, True, True],
+    }
+
+
 def _convolution_deprecated(d: Draw) -> Arguments:
     made = _convolution(d)
     del made["allow_tf32"]
@@ -472,11 +491,71 @@ def _nll_loss2d_forward(d: Draw) -> Arguments:
     }
 
 
+def _attention(d: Draw, *inputs: str) -> tuple[Arguments, int]:
+    """The tensors of an attention, its mask, and its width."""
+    batch, length, heads = d.sizes(3)
+    width = heads * d.size(1, 3)
+    mask_type = d.choice(None, 0, 1, 2)
+    of_scores = (batch, heads, length, length)
+    size = {0: (length, length), 1: (batch, length)}.get(mask_type, of_scores)
+    return {
+        **{name: d.tensor(batch, length, width) for name in inputs},
+        "embed_dim": width,
+        "qkv_weight": d.tensor(3 * width, width),
+        "qkv_bias": d.tensor(3 * width),
+        "proj_weight": d.tensor(width, width),
+        "proj_bias": d.tensor(width),
+        "mask": d.choice(None, d.mask(*size), d.tensor(*size), d.mask(*of_scores)),
+        "mask_type": mask_type,
+        ("num_heads" if "src" in inputs else "num_head"): heads,
+    }, width
+
+
+def _mkldnn_rnn_layer(d: Draw) -> Arguments:
+    d.dtype = torch.float32
+    length, batch, features, hidden = d.sizes(4)
+    weights = (4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,)
+    return {
+        "input": d.tensor(length, batch, features),
+        **{f"weight{i}": d.tensor(*size) for i, size in enumerate(weights)},
+        "hx_": d.tensor(1, batch, hidden),
+        "cx_": d.tensor(1, batch, hidden),
+        "reverse": d.choice(True, False),
+        "batch_sizes": [],
+        "mode": 2,
+        "hidden_size": hidden,
+        "num_layers": 1,
+        "has_biases": d.choice(True, False),
+        "bidirectional": False,
+        "batch_first": False,
+        "train": False,
+    }
+
+
+def _native_multi_head_attention(d: Draw) -> Arguments:
+    made, _ = _attention(d, "query", "key", "value")
+    return made | {"need_weights": True, "average_attn_weights": d.choice(True, False)}
+
+
+def _transformer_encoder_layer(d: Draw) -> Arguments:
+    made, width = _attention(d, "src")
+    hidden = d.size()
+    sizes = {f"norm_{kind}_{i}": (width,) for kind in ("weight", "bias") for i in (1, 2)} | {
+        "ffn_weight_1": (hidden, width),
+        "ffn_bias_1": (hidden,),
+        "ffn_weight_2": (width, hidden),
+        "ffn_bias_2": (width,),
+    }
+    flags = {"use_gelu": d.choice(True, False), "norm_first": d.choice(True, False), "eps": d.choice(1e-5, 0.5)}
+    return made | flags | {name: d.tensor(*size) for name, size in sizes.items()}
+
+
 UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_batch_norm_no_update": _batch_norm_no_update,
     "aten::_cholesky_solve_helper": _cholesky_solve_helper,
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution_deprecated,
+    "aten::_convolution_double_backward": _convolution_double_backward,
     "aten::_convolution_mode": _convolution_mode,
     "aten::_ctc_loss": lambda d: _ctc(d, tensors=False),
     "aten::_ctc_loss.Tensor": lambda d: _ctc(d, tensors=True),
@@ -488,9 +567,11 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::_grid_sampler_2d_cpu_fallback_backward": _grid_sampler_backward,
     "aten::_histogramdd_from_bin_tensors": _histogramdd_from_bin_tensors,
     "aten::_masked_softmax_backward": _masked_softmax_backward,
+    "aten::_native_multi_head_attention": _native_multi_head_attention,
     "aten::_scaled_mm": _scaled_mm,
     "aten::_slow_conv2d_backward.output_mask": _slow_conv2d_backward,
     "aten::_transform_bias_rescale_qkv": _transform_bias_rescale_qkv,
+    "aten::_transformer_encoder_layer_fwd": _transformer_encoder_layer,
     "aten::_upsample_bicubic2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa_backward": _antialiased_backward,
     "aten::_upsample_lanczos2d_aa.vec": _lanczos,
@@ -509,6 +590,7 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
     "aten::linalg_ldl_solve": _factored(torch.linalg.ldl_factor, ("LD", "pivots")),
     "aten::linalg_lu_solve": _factored(torch.linalg.lu_factor, ("LU", "pivots")),
     "aten::mkldnn_convolution": _mkldnn_convolution,
+    "aten::mkldnn_rnn_layer": _mkldnn_rnn_layer,
     "aten::native_dropout_backward": _dropout_backward,
     "aten::nll_loss2d_forward": _nll_loss2d_forward,
     "aten::slow_conv3d": _slow_convolution(3, "stride", "padding"),

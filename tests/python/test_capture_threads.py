@@ -139,7 +139,7 @@ EVERY = [
     (nn.RNNBase, "check_forward_args"),
     *[(kind, "forward") for kind in (nn.LSTM, nn.GRU, nn.RNN)],
     *[(kind, "forward") for kind in (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)],
-    *[(torch, name) for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")],
+    (torch, "_native_multi_head_attention"),
     *[(flex, n) for n in ("flex_attention_hop", "_create_empty_block_mask", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG")],
     *OF_TORCHVISION,
     (decomposition_table, LSTM),

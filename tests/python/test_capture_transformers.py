@@ -156,3 +156,14 @@ def test_masks_made_by_a_dynamic_length(capture: Any, tmp_path: Path) -> None:
     opbridge.export(model, inputs[0], tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"}, axes))
     for each in inputs:
         opbridge.verify(tmp_path / "m.onnx", model, each)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_kernel_of_attention_takes_different_tensors(capture: str, tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *weights: torch.Tensor) -> Any:
+            return torch._native_multi_head_attention(q, k, v, WIDTH, 2, *weights)
+
+    sizes = [*[(BATCH, LENGTH, WIDTH)] * 3, (3 * WIDTH, WIDTH), (3 * WIDTH,), (WIDTH, WIDTH), (WIDTH,)]
+    args = tuple(torch.randn(size) for size in sizes)
+    opbridge.export(Model(), args, tmp_path / "model.onnx", capture=capture, verify=True)

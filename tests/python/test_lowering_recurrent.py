@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from functionalize_check import Model
 from lowering_check import check
 from onnx.reference import ReferenceEvaluator
 from torch import nn
@@ -174,3 +175,43 @@ def test_a_state_of_another_batch_is_refused(layer: Any) -> None:
         check(function, torch.rand(5, 4, 2), dynamic=[{1: Dim.DYNAMIC}])
     with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, but the input has 1"):
         check(function, torch.rand(5, 1, 2))
+
+
+def of_onednn(reverse: bool, has_biases: bool = True, **changed: Any) -> Any:
+    options = {"batch_sizes": [], "mode": 2, "hidden_size": 4, "num_layers": 1, "has_biases": has_biases}
+    options |= {"bidirectional": False, "batch_first": False, "train": False} | changed
+    return lambda *tensors: torch.ops.aten.mkldnn_rnn_layer(*tensors, reverse, **options)[:3]
+
+
+def inputs_of_onednn(length: int = 5, batch: int = 2) -> tuple[torch.Tensor, ...]:
+    states = torch.randn(1, batch, 4), torch.randn(1, batch, 4)
+    return torch.randn(length, batch, 3), *(torch.randn(size) for size in ((16, 3), (16, 4), 16, 16)), *states
+
+
+@pytest.mark.parametrize("opset", [11, 21])
+def test_the_layer_of_onednn(opset: int) -> None:
+    functions = {
+        f"reverse {reverse}, biases {has_biases}": of_onednn(reverse, has_biases)
+        for reverse in (False, True)
+        for has_biases in (False, True)
+    }
+    check(functions, *inputs_of_onednn(), opset=opset)
+
+
+def test_the_layer_of_onednn_with_dynamic_sizes() -> None:
+    inputs = inputs_of_onednn()
+    dynamic = [{0: "length", 1: "batch"}, {}, {}, {}, {}, {1: "batch"}, {1: "batch"}]
+    functions = {str(reverse): of_onednn(reverse) for reverse in (False, True)}
+    also = [inputs_of_onednn(length, batch) for length, batch in ((7, 3), (1, 1))]
+    check(functions, *inputs, dynamic=dynamic, also=[(x, *inputs[1:5], *rest[4:]) for x, *rest in also])
+
+
+def test_a_trace_of_the_layer_of_onednn(tmp_path: pathlib.Path) -> None:
+    """Its call has no fourth result, unlike one that torch.export captures."""
+    opbridge.export(Model(of_onednn(False)), inputs_of_onednn(), tmp_path / "model.onnx", capture="trace", verify=True)
+
+
+@pytest.mark.parametrize("changed", [{"num_layers": 2}, {"bidirectional": True}, {"batch_sizes": [2] * 5}])
+def test_what_the_layer_of_onednn_ignores_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="PyTorch's kernel ignores num_layers"):
+        check(of_onednn(False, **changed), *inputs_of_onednn())

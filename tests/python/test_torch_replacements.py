@@ -84,7 +84,6 @@ USED = {
     "patch_points.ENCODER": "attention",
     "patch_points.ENCODER_LAYER": "attention",
     "patch_points.FAST_ATTENTION": "attention",
-    "patch_points.FAST_ENCODER_LAYER": "attention",
     "patch_points.GRU": "packed",
     "patch_points.INTERPOLATE": "scaled",
     "patch_points.IS_COMPILING": "questions",

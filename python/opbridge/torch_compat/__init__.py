@@ -61,8 +61,6 @@ with look_up():
     # Operators, and the dispatch of their calls.
     CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
     DETACH = torch.ops.aten.detach.default
-    MULTI_HEAD_ATTENTION = torch.ops.aten._native_multi_head_attention.default
-    TRANSFORMER_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
     DETERMINANTS = (torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default)
     EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
     PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
@@ -90,7 +88,7 @@ with look_up():
     expect(torch.nn.RNN(1, 1, device="meta"), "_flat_weights")
     expect(torch.Tensor, "_version", IS_ZERO)
     expect(torch.empty(0).untyped_storage(), "_cdata")
-    expect(MULTI_HEAD_ATTENTION, "_schema", "py_kernels", "_dispatch_cache")
+    expect(DETACH, "_schema", "py_kernels", "_dispatch_cache")
     expect(HigherOrderOperator, "__call__", "dispatch", "name")
 
 CALL_OF_MODULE = "_call_impl"
@@ -243,12 +241,10 @@ __all__ = [
     "IS_ZERO",
     "MODULES",
     "MODULE_CALL",
-    "MULTI_HEAD_ATTENTION",
     "PARAMETERS",
     "PRE_DISPATCH",
     "RESHAPE_FROM_TENSOR",
     "SHAPE_AS_TENSOR",
-    "TRANSFORMER_ENCODER_LAYER",
     "DataDependentOutputException",
     "DisablePythonDispatcher",
     "DisableTorchFunction",

@@ -31,7 +31,6 @@ LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getat
 
 # The fast paths of transformers.
 FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")
-FAST_ENCODER_LAYER = PatchPoint(torch, "_transformer_encoder_layer_fwd")
 ATTENTION = PatchPoint(nn.MultiheadAttention, "forward")
 ENCODER_LAYER = PatchPoint(nn.TransformerEncoderLayer, "forward")
 ENCODER = PatchPoint(nn.TransformerEncoder, "forward")

@@ -98,6 +98,13 @@ Value hardswish(GraphBuilder& g, Value x) {
 
 }  // namespace
 
+Value softmax_of_shown(GraphBuilder& g, Value x, Value hidden, int64_t axis) {
+  Value shown = g.op("Where", hidden, g.scalar_like(x, -INFINITY), x);
+  Value of_rows = softmax_node(g, "Softmax", shown, axis);
+  Value nothing = g.op("Not", any_along(g, g.op("Not", hidden), std::vector{axis}, true));
+  return g.op("Where", nothing, g.scalar_like(x, NAN), of_rows);
+}
+
 Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
   return in_opmath_type(g, self, [&](Value x) {
     if (g.opset() >= 20 && x.element_type() != ElementType::float64)
@@ -171,17 +178,12 @@ Value relu_of_sum(GraphBuilder& g, Value self, Value other, const Scalar& alpha)
   return g.op("Max", sum, g.scalar_like(sum, 0));
 }
 
-// Softmax of the elements where the mask is false; 0 where it is true. NaN if it hides a whole row.
 Value masked_softmax(GraphBuilder& g, Value self, Value mask, std::optional<int64_t> dim, Ignored) {
   if (mask.dims() != self.dims()) g.refuse("the mask has other sizes than the input; expand it");
   if (self.rank() == 0)
     return g.squeeze(masked_softmax(g, g.unsqueeze(self, {0}), g.unsqueeze(mask, {0}), 0, {}), {0});
   return in_opmath_type(g, self, [&](Value x) {
-    Value hidden = g.cast(mask, ElementType::boolean);
-    Value shown = g.op("Where", hidden, g.scalar_like(x, -INFINITY), x);
-    Value of_rows = softmax_of_opmath_type(g, shown, dim.value_or(-1));
-    Value nothing = g.op("Not", any_along(g, g.op("Not", hidden), std::vector{dim.value_or(-1)}, true));
-    return g.op("Where", nothing, g.scalar_like(x, NAN), of_rows);
+    return softmax_of_shown(g, x, g.cast(mask, ElementType::boolean), dim.value_or(-1));
   });
 }
 

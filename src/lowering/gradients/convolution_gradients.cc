@@ -69,22 +69,62 @@ Value weight_gradient(GraphBuilder& g, Value grad, Value input, std::span<const 
   return g.transpose(cut(g, result, dims, is_longer), swapped);
 }
 
-std::vector<Value> convolution_gradient(GraphBuilder& g, Value grad, Value input, Value weight,
-                                        const Convolution& given, const std::vector<bool>& mask) {
+// The gradient of `weight`, of convolutions in both directions.
+Value kernel_gradient(GraphBuilder& g, Value grad, Value input, Value weight, const Convolution& c) {
+  const std::span<const Dim> kernel = std::span(weight.dims()).subspan(2);
+  return c.transposed ? weight_gradient(g, input, grad, kernel, c)
+                      : weight_gradient(g, grad, input, kernel, c);
+}
+
+// The parameters, checked, of a convolution of a batch.
+Convolution of_batch(const GraphBuilder& g, Value input, Value weight, const Convolution& given) {
   const size_t axes = given.stride.size();
   if (weight.rank() != std::ssize(given.stride) + 2 || input.rank() != weight.rank())
     g.refuse("the input needs a batch dim, and all lists one number for each spatial axis");
-  const Convolution c = given.of_axes(g, axes);
-  const std::span<const Dim> kernel = std::span(weight.dims()).subspan(2);
+  return given.of_axes(g, axes);
+}
+
+std::vector<Value> convolution_gradient(GraphBuilder& g, Value grad, Value input, Value weight,
+                                        const Convolution& given, const std::vector<bool>& mask) {
+  const Convolution c = of_batch(g, input, weight, given);
   MaskedResults results(g, mask);
   results.add([&] { return input_gradient(g, grad, weight, input.dims(), c); });
-  results.add([&] {
-    return c.transposed ? weight_gradient(g, input, grad, kernel, c)
-                        : weight_gradient(g, grad, input, kernel, c);
-  });
+  results.add([&] { return kernel_gradient(g, grad, input, weight, c); });
   results.add([&] {
     return sum(Formula(g, g.cast(grad, opmath_type(grad.element_type()))), axes_except(1, grad.rank()));
   });
+  return results.take();
+}
+
+// The gradients of the gradients, `grad_of_input` and so on: a convolution is linear in its input, in its
+// weight and in its bias. PyTorch ignores the output mask, and returns what the given tensors contribute to.
+std::vector<Value> convolution_double_gradient(GraphBuilder& g, std::optional<Value> grad_of_input,
+                                               std::optional<Value> grad_of_weight,
+                                               std::optional<Value> grad_of_bias, Value grad, Value weight,
+                                               Value input, const Convolution& given) {
+  const Convolution c = of_batch(g, input, weight, given);
+  if (std::ranges::find(input.dims(), Dim(0)) != input.dims().end())
+    g.refuse("the input has no elements, for which PyTorch returns fewer results");
+  const auto convolved = [&](Value x, Value kernel) {
+    return Formula(g, convolution_of_batch(g, x, kernel, std::nullopt, c, on_both_sides(c.padding)));
+  };
+  MaskedResults results(g, {grad_of_input || grad_of_weight || grad_of_bias, grad_of_weight.has_value(),
+                            grad_of_input.has_value()});
+  results.add([&]() -> Value {
+    std::optional<Formula> made;
+    const auto add = [&](const Formula& term) { made = made ? *made + term : term; };
+    if (grad_of_input) add(convolved(*grad_of_input, weight));
+    if (grad_of_weight) add(convolved(input, *grad_of_weight));
+    if (grad_of_bias) {
+      std::vector<Dim> dims(grad.rank(), Dim(1));
+      dims[1] = grad_of_bias->dim(0);
+      const Value bias = g.reshape(g.cast(*grad_of_bias, grad.element_type()), dims);
+      add(Formula(g, made ? bias : g.expand(bias, grad.dims())));
+    }
+    return *made;
+  });
+  results.add([&] { return input_gradient(g, grad, *grad_of_weight, input.dims(), c); });
+  results.add([&] { return kernel_gradient(g, grad, *grad_of_input, weight, c); });
   return results.take();
 }
 
@@ -102,6 +142,16 @@ void register_convolution_gradients(SymbolicRegistry& registry) {
         Ints dilation, bool transposed, Ints output_padding, int64_t groups, std::vector<bool> mask) {
        return convolution_gradient(g, grad, input, weight,
                                    {stride, padding, dilation, groups, transposed, output_padding}, mask);
+     });
+  on("aten::_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, "
+     "Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
+     "SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, std::optional<Value> grad_of_input, std::optional<Value> grad_of_weight,
+        std::optional<Value> grad_of_bias, Value grad, Value weight, Value input, Ints stride, Ints padding,
+        Ints dilation, bool transposed, Ints output_padding, int64_t groups, Ignored) {
+       return convolution_double_gradient(g, grad_of_input, grad_of_weight, grad_of_bias, grad, weight, input,
+                                          {stride, padding, dilation, groups, transposed, output_padding});
      });
   on("aten::conv_tbc_backward(Tensor self, Tensor input, Tensor weight, Tensor bias, int pad) -> "
      "(Tensor, Tensor, Tensor)",

@@ -263,24 +263,6 @@ void register_attention(SymbolicRegistry& registry) {
      "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, "
      "float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
      Since{9}, attention_with_weights);
-  // Splits the projections of query, key and value into heads, (B, heads, T, width), and scales the query.
-  on("aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> "
-     "(Tensor, Tensor, Tensor)",
-     Since{9}, [](GraphBuilder& g, Value qkv, Value bias, int64_t heads) {
-       if (qkv.rank() != 3 || bias.rank() != 1) {
-         g.refuse("PyTorch does not check that the projections have three dims and the bias one");
-       }
-       const ElementType type = qkv.element_type();
-       const Dim width = floor_div(qkv.dim(2), Dim(3 * heads));
-       Value x = g.op("Add", operand(g, qkv, type), operand(g, bias, type));
-       x = g.reshape(x, {qkv.dim(0), qkv.dim(1), Dim(3), Dim(heads), width});
-       std::vector<Value> parts =
-           g.split(g.transpose(x, {2, 0, 3, 1, 4}), 0, std::vector{Dim(1), Dim(1), Dim(1)});
-       for (Value& part : parts) part = g.squeeze(part, {0});
-       parts[0] = g.op("Div", parts[0], g.op("Sqrt", g.scalar(width, parts[0].element_type())));
-       for (Value& part : parts) part = g.cast(part, type);
-       return parts;
-     });
   on("aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
      "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> "
      "(Tensor output, Tensor logsumexp)",

@@ -1,3 +1,5 @@
+#include "lowering/nn/normalization.h"
+
 #include <limits>
 #include <numeric>
 
@@ -126,6 +128,8 @@ Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps
   return g.op("Div", centered, g.op("Sqrt", g.op("Add", variance, g.scalar_like(input, eps))));
 }
 
+}  // namespace
+
 Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                  std::optional<Value> bias, double eps, Ignored) {
   if (element_count(input).is(0)) return input;
@@ -152,6 +156,8 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   if (bias) result = g.op("Add", result, g.cast(*bias, wide.element_type()));
   return g.cast(result, type);
 }
+
+namespace {
 
 // `values`, one for each channel, shaped to broadcast along dim 1 of `like`.
 Value per_channel(GraphBuilder& g, Value values, Value like) {

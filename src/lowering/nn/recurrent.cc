@@ -128,6 +128,29 @@ void register_recurrent(SymbolicRegistry& registry) {
                                  {has_biases, num_layers, dropout, train, bidirectional});
      });
 
+  // oneDNN's layer, to which torch decomposes lstm on CPUs. The fourth result, if there is one, is memory for
+  // the gradient.
+  on("aten::mkldnn_rnn_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor weight2, Tensor weight3, "
+     "Tensor hx_, Tensor cx_, bool reverse, int[] batch_sizes, int mode, int hidden_size, int num_layers, "
+     "bool has_biases, bool bidirectional, bool batch_first, bool train) -> (Tensor, Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value w_ih, Value w_hh, Value b_ih, Value b_hh, Value hx, Value cx,
+        bool reverse, std::vector<int64_t> batch_sizes, int64_t mode, int64_t hidden_size, int64_t num_layers,
+        bool has_biases, bool bidirectional, bool batch_first, Ignored) {
+       constexpr int64_t lstm = 2;  // in oneDNN's enumeration
+       if (mode != lstm) g.refuse("PyTorch has only the mode 2, LSTM");
+       if (num_layers != 1 || bidirectional || batch_first || !batch_sizes.empty())
+         g.refuse("PyTorch's kernel ignores num_layers, bidirectional, batch_first and batch_sizes");
+       if (hx.rank() != 3 || cx.rank() != 3 || hx.dim(2) != Dim(hidden_size))
+         g.refuse("PyTorch does not check that the states have the sizes (1, batch, hidden_size)");
+       Values params{w_ih, w_hh};
+       if (has_biases) params.insert(params.end(), {b_ih, b_hh});
+       const auto in_order = [&](Value x) { return reverse ? reversed(g, x, 0) : x; };
+       Values results = of_batch(g, Cell::lstm, in_order(input), {hx, cx}, params, {has_biases}, false);
+       results.front() = in_order(results.front());
+       results.resize(g.result_count());
+       return results;
+     });
   on("aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? "
      "b_hh=None) -> (Tensor, Tensor)",
      Since{9},

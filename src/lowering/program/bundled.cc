@@ -63,6 +63,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_stacking(registry);
   lowering::register_statistics(registry);
   lowering::register_symbolic_scalars(registry);
+  lowering::register_transformer(registry);
   lowering::register_unary(registry);
   lowering::register_unique(registry);
   lowering::register_views(registry);

@@ -25,7 +25,6 @@ from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
-from opbridge.capture.rewrites.transformers import KERNELS
 from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
@@ -139,15 +138,9 @@ def follow(
 def _record_operators(
     recorder: Recorder, note: Callable[[OpOverload, Any], None] | None
 ) -> contextlib.AbstractContextManager[None]:
-    """Records operators, also for the kernels of transformer layers, which TorchScript calls directly."""
-
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if note is not None:
             note(function, args)
-        written = KERNELS.get(function)
-        if written is not None:
-            with intercept_operators(call):
-                return written(*args, **kwargs)
         if not have_derivatives(args, kwargs):
             return recorder.call(function, args, kwargs)
         if function in STEPS and not are_differentiated(args):
