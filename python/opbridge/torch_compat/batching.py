@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ BatchRule = Callable[..., Any]
 
 def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: BatchRule) -> None:
     """Makes torch.vmap call ``operator`` by ``rule``, and by torch's rule if that returns NotImplemented."""
-    of_torch: Any = torch.library.get_kernel(operator, _KEY)
+    of_torch = _rule_of_torch(operator)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         interpreter: Any = retrieve_current_functorch_interpreter()
@@ -47,6 +48,11 @@ def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: B
 
     register: Callable[..., None] = library.impl
     register(operator, call, _KEY)
+
+
+@functools.cache  # as it was before another thread, which may end earlier, replaced it
+def _rule_of_torch(operator: OpOverload) -> Any:
+    return torch.library.get_kernel(operator, _KEY)
 
 
 def _is_batched(axes: Any) -> bool:
