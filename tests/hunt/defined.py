@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 import sys
@@ -63,7 +64,8 @@ _GRADIENTS_FROM_SUMS = (
     "native_group_norm_backward",
     "multilabel_margin_loss_backward",
 )
-_PIECEWISE_GRADIENTS = (
+_PIECEWISE = (
+    "_add_relu",
     "elu_backward",
     "hardshrink_backward",
     "hardswish_backward",
@@ -121,7 +123,7 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "maxima of NaN and -inf, which ONNX Runtime's pools do not return (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
         return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
-    if base in _PIECEWISE_GRADIENTS and any(map(math.isnan, numbers)):
+    if base in _PIECEWISE and any(map(cmath.isnan, [*numbers, *scalars])):
         return "NaN, for which ATen chooses one piece for whole vectors and another one for the elements left over"
     if base in _MEANS and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, and that is infinite or NaN depending on their order"
