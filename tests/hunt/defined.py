@@ -266,7 +266,7 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base == "_pdist_forward" and len(arguments["self"].size) != 2:
         return "rows that are not vectors: PyTorch reads their first two sizes"
     pivots = arguments.get("pivots", arguments.get("LU_pivots"))
-    if isinstance(pivots, TensorSpec) and not all(_are_rows(line) for line in _lines(pivots)):
+    if isinstance(pivots, TensorSpec) and not _are_rows(pivots):
         return "pivots that are not rows"
     offsets = arguments.get("offsets")
     packed = [arguments.get(name) for kernel, name in _PACKED.items() if base.startswith(kernel)]
@@ -298,9 +298,11 @@ def _lines(spec: TensorSpec) -> list[list[Any]]:
     return lines
 
 
-def _are_rows(pivots: list[int]) -> bool:
+def _are_rows(pivots: TensorSpec) -> bool:
     """Whether each row, counted from 1, is exchanged with itself or a later one."""
-    return all(row <= pivot <= len(pivots) for row, pivot in enumerate(pivots, 1))
+    if not _is_integer(pivots.dtype):
+        return False
+    return all(row <= pivot <= len(line) for line in _lines(pivots) for row, pivot in enumerate(line, 1))
 
 
 def _rounds_quotients(base: str, arguments: dict[str, Any]) -> bool:
