@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 
 _MOST_TRIED = 3000  # combinations of sizes
+_MOST_EVALUATED = 200_000  # parts of conditions, in all of these combinations
 _MOST_DRAWN = 200  # combinations of sizes
 _MOST_ELEMENTS = 2**26  # of an input that is made
 Axis = tuple[int, int]  # the index of a leaf, and an axis of it
@@ -249,7 +250,9 @@ class Branches:
         may_be_one = is_linear(asked) and self._least(symbols[0]) == 1
         makes_equal = _equated(branch.asked, truth) is not None
         found: dict[Any, Any] | None = None
-        for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), _MOST_TRIED):
+        parts = sum(1 for condition, _ in conditions for _ in sympy.preorder_traversal(condition))
+        most = min(_MOST_TRIED, _MOST_EVALUATED // parts)
+        for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), most):
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
             if all(condition.xreplace(values) == sympy.sympify(truth) for condition, truth in conditions):
                 # Sizes that become equal by chance would be one size in the capture.
