@@ -23,12 +23,17 @@ CONVOLUTIONS = {  # weight, input, and stride, padding, dilation, transposed, ou
 }
 
 
+def drawn(name, dtype):
+    """The gradient of the result, the input, the weight, and the parameters."""
+    weight_shape, input_shape, parameters = CONVOLUTIONS[name]
+    weight, x = torch.randn(weight_shape, dtype=dtype), torch.randn(input_shape, dtype=dtype)
+    return torch.randn_like(aten.convolution(x, weight, None, *parameters)), x, weight, parameters
+
+
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_of_convolutions(name, dtype):
-    weight_shape, input_shape, parameters = CONVOLUTIONS[name]
-    weight, x = torch.randn(weight_shape, dtype=dtype), torch.randn(input_shape, dtype=dtype)
-    gradient = torch.randn_like(aten.convolution(x, weight, None, *parameters))
+    gradient, x, weight, parameters = drawn(name, dtype)
     channels = [gradient.shape[1]]
 
     def backward(mask):
@@ -72,9 +77,7 @@ def doubled(parameters, mask=(True, True, True)):
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_of_gradients_of_convolutions(name, dtype):
-    weight_shape, input_shape, parameters = CONVOLUTIONS[name]
-    weight, x = torch.randn(weight_shape, dtype=dtype), torch.randn(input_shape, dtype=dtype)
-    gradient = torch.randn_like(aten.convolution(x, weight, None, *parameters))
+    gradient, x, weight, parameters = drawn(name, dtype)
     of_bias = torch.randn(gradient.shape[1], dtype=dtype)
     inputs = torch.randn_like(x), torch.randn_like(weight), of_bias, gradient, x, weight
     check(doubled(parameters), *inputs, rtol=1e-4, atol=1e-4)

@@ -1,3 +1,5 @@
+#include "lowering/linalg/linear.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,16 +13,15 @@
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// x @ weight^T (+ bias), as torch.nn.functional.linear. `weight` is (out, in), or (in), which removes the
-// last dim.
 Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias) {
   if (weight.rank() == 2 && input.rank() == 2 && is_floating_point(input.element_type()))
     return g.op("Gemm", input, weight, bias, attr("transB", 1));
   Value product = g.op("MatMul", input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
   return bias ? g.op("Add", product, *bias) : product;
 }
+
+namespace {
 
 bool is(const Scalar& value, double number) { return value.is_static() && value.to_complex() == number; }
 

@@ -4,6 +4,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/elementwise/activation.h"
+#include "lowering/linalg/linear.h"
 #include "lowering/nn/normalization.h"
 
 namespace opbridge::lowering {
@@ -28,14 +29,10 @@ std::array<Value, 3> split_heads(GraphBuilder& g, Value qkv, Value bias, int64_t
   return {parts[0], parts[1], parts[2]};
 }
 
-Value product(GraphBuilder& g, Value x, Value weight) {
-  return g.op("MatMul", x, g.transpose(weight, {1, 0}));
-}
-
 // The weights and biases of linear layers.
 struct Linear {
   Value weight, bias;
-  Value operator()(GraphBuilder& g, Value x) const { return g.op("Add", product(g, x, weight), bias); }
+  Value operator()(GraphBuilder& g, Value x) const { return linear(g, x, weight, bias); }
 };
 
 struct Mask {
@@ -79,12 +76,12 @@ std::array<Value, 2> Attention::operator()(GraphBuilder& g, Value query, Value k
     g.refuse("qkv_weight has other sizes than (3 * embed_dim, embed_dim)");
   Value projected;
   if (query.get() == key.get() && key.get() == value.get()) {
-    projected = product(g, query, projections.weight);
+    projected = linear(g, query, projections.weight, {});
   } else {
     const std::vector<Value> weights = g.split(projections.weight, 0, std::vector<Dim>(3, Dim(width)));
     projected = g.op("Concat",
-                     std::vector{product(g, query, weights[0]), product(g, key, weights[1]),
-                                 product(g, value, weights[2])},
+                     std::vector{linear(g, query, weights[0], {}), linear(g, key, weights[1], {}),
+                                 linear(g, value, weights[2], {})},
                      attr("axis", -1));
   }
   const auto [q, k, v] = split_heads(g, projected, projections.bias, heads);

@@ -77,7 +77,6 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = 
     return _affine(x, _of_channels(x, weight), _of_channels(x, bias))
 
 
-@_in_float
 def _instance_norm(
     input: Tensor,
     running_mean: Any = None,
@@ -90,8 +89,7 @@ def _instance_norm(
 ) -> Any:
     if not use_input_stats or running_mean is not None or running_var is not None:
         return NotImplemented
-    x = _normalized(input, [*range(2, input.dim())], eps)
-    return _affine(x, _of_channels(x, weight), _of_channels(x, bias))
+    return _group_norm(input, input.shape[1], weight, bias, eps)
 
 
 @_in_float
