@@ -6,6 +6,7 @@ import cmath
 import math
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -283,6 +284,14 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "no numbers, whose counts are integers whatever the weights; a model's result has one element type"
     if base == "native_dropout" and 0 in arguments["input"].size:
         return "no numbers, whose mask has their type in eager mode, and bool by PyTorch's shape rule"
+    size, stride = arguments.get("size", []), arguments.get("stride", [])
+    if base == "as_strided_scatter" and len(size) == len(stride) and _share_memory(size, stride):
+        return "elements that are written to several times, in no order"
+    tensors = arguments.get("tensors", [])
+    if base == "_stack" and len(tensors) == 1 and not tensors[0].make().is_contiguous():
+        return "a single tensor, whose memory PyTorch copies in order"
+    if base == "einsum" and any(1 in x.size and _is_integer(x.dtype) and x.dtype != torch.int64 for x in tensors):
+        return "integers along an axis of size 1, which PyTorch does not sum, so that their type depends on the size"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):
@@ -386,7 +395,14 @@ def _floats(spec: TensorSpec) -> list[float]:
 
 def _overlaps(spec: TensorSpec) -> bool:
     """Whether two elements share memory."""
-    indices = torch.arange(len(spec.values)).as_strided(spec.size, spec.stride, spec.offset).reshape(-1)
+    return _share_memory(spec.size, spec.stride)
+
+
+def _share_memory(size: Sequence[int], stride: Sequence[int]) -> bool:
+    if 0 in size or min((*size, *stride), default=0) < 0:
+        return False
+    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    indices = torch.arange(reach).as_strided(size, stride).reshape(-1)
     return len(indices.unique()) < len(indices)
 
 

@@ -604,13 +604,14 @@ UNCHECKED: dict[str, Callable[[Draw], Arguments]] = {
 }
 
 
-_OPTIMIZERS = {f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad")}  # strategies.py draws their arguments
+# strategies.py draws the arguments of optimizers, and defined.py knows those of _weight_norm.
+_DRAWN_ELSEWHERE = {"_weight_norm", *(f"_fused_{name}" for name in ("adam", "adamw", "sgd", "adagrad"))}
 
 
 def must_fit(name: str) -> bool:
     """Whether PyTorch may read or write out of bounds if the arguments of an operator do not fit each other."""
     base = name.partition("::")[2].partition(".")[0]
-    return name in UNCHECKED or is_derivative(base) or base in _OPTIMIZERS
+    return name in UNCHECKED or is_derivative(base) or base in _DRAWN_ELSEWHERE
 
 
 def arguments_of_unchecked(rng: random.Random, name: str) -> Arguments | None:

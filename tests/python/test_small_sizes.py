@@ -42,6 +42,24 @@ def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:
         opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},))
 
 
+def test_a_write_beside_vmap_to_what_may_be_a_copy(tmp_path: pathlib.Path) -> None:
+    """A column of size 1 is contiguous when it is transposed, and any other is copied."""
+
+    def model(x: torch.Tensor, dims: tuple[int, int]) -> Any:
+        y = x.permute(dims).contiguous()
+        y[0] = -1
+        return torch.vmap(lambda row: row + row.sum())(x), y
+
+    path, shapes = tmp_path / "m.onnx", ({1: "n"},)
+    with pytest.raises(opbridge.UnsupportedError, match=r"may write to the input .*depending on strides"):
+        opbridge.export(lambda x: model(x, (1, 0)), (torch.rand(2, 1),), path, dynamic_shapes=shapes)
+
+    def twice(x: torch.Tensor) -> Any:
+        return model(x * 2, (0, 1))
+
+    agrees(twice, [[(2, 1)], [(2, 3)], [(2, 5)]], shapes, "export", tmp_path)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
 def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:
