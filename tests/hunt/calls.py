@@ -22,7 +22,7 @@ from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.strategies import STRATEGIES, strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
-from hunt.unchecked_operators import arguments_of_unchecked, must_fit
+from hunt.unchecked import arguments_of_unchecked, must_fit
 from opbridge.symbolics.registry import registry
 
 TRIES = 40
