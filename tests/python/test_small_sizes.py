@@ -60,6 +60,43 @@ def test_a_write_beside_vmap_to_what_may_be_a_copy(tmp_path: pathlib.Path) -> No
     agrees(twice, [[(2, 1)], [(2, 3)], [(2, 5)]], shapes, "export", tmp_path)
 
 
+def _write_to_copy(x: torch.Tensor, y: torch.Tensor) -> None:
+    y[0] = -1
+
+
+def _write_to_original(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def _write_in_autocast(x: torch.Tensor, y: torch.Tensor) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y += (x @ x.t()).sum()
+
+
+@pytest.mark.parametrize("write", [_write_to_copy, _write_to_original, _write_in_autocast])
+def test_a_write_beside_autocast_to_what_may_be_a_copy(write: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        x = x * 2
+        y = x.permute(1, 0).contiguous()
+        write(x, y)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            product = x @ y
+        return x, y, product.float()
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"shares for some sizes alone; call .clone\(\)"):
+        opbridge.export(model, (torch.rand(3, 1),), tmp_path / "m.onnx", dynamic_shapes=({0: "n", 1: "m"},))
+
+
+def test_a_write_to_what_may_be_a_copy_is_exact_if_the_original_is_not_read(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = (x * 2).permute(1, 0).contiguous()
+            y += y.size(0)
+            return (y @ y.t()).float()
+
+    agrees(model, [[(3, 1)], [(3, 4)], [(1, 1)], [(2, 2)]], ({0: "n", 1: "m"},), "export", tmp_path)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
 def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:

@@ -1,11 +1,12 @@
 """Writes that torch's second pass gets wrong.
 
 It adds up what is written to tensors several elements of which share memory. Where dynamic sizes decide whether a
-tensor is a copy, it takes the answer for the example, and forgets that a write may reach the original.
+tensor is a copy, it takes the answer for the example: a write then reaches too much, or too little.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,21 +16,23 @@ from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.capture.state.overwritten_tensors import written_tensors
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import OpOverload, schema_of
+from opbridge.torch_compat import OpOverload, exporting, schema_of
 
 
 def refuse_overlapping_writes(exported: torch.export.ExportedProgram) -> None:
-    for node, operator in _calls(exported.graph_module):
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda made: made.meta.get("val"))
-        if any(map(_may_overlap, written_tensors(operator, args, kwargs))):
-            raise _refusal(node, f"{operator.key} writes to a tensor several elements of which share memory")
+    for graph in _graphs(exported):
+        for node, called in _calls(graph):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda made: made.meta.get("val"))
+            if any(map(_may_overlap, written_tensors(called, args, kwargs))):
+                raise _refusal(node, f"{called.key} writes to a tensor several elements of which share memory")
 
 
-def refuse_writes_to_possible_copies(exported: torch.export.ExportedProgram) -> None:
-    for node, operator in _calls(exported.graph_module):
-        written: Any = written_tensors(operator, node.args, node.kwargs)
-        if any(map(_may_be_a_copy, written)):
-            raise _refusal(node, f"{operator.key} writes to what is a copy for some sizes and a view for others")
+def refuse_writes_beside_possible_copies(exported: torch.export.ExportedProgram) -> None:
+    for graph in _graphs(exported):
+        positions = {node: position for position, node in enumerate(graph.nodes)}
+        for node, tensor, what in _writes(graph):
+            if _is_seen_by_possible_copies(tensor, node, positions):
+                raise _refusal(node, f"{what} writes to memory that a tensor shares for some sizes alone")
 
 
 def _refusal(node: torch.fx.Node, what: str) -> UnsupportedError:
@@ -38,31 +41,101 @@ def _refusal(node: torch.fx.Node, what: str) -> UnsupportedError:
     )
 
 
-_COPYING_BY_LAYOUT = {f"aten::{name}" for name in ("contiguous", "reshape", "reshape_as", "flatten", "ravel")}
+def _writes(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, torch.fx.Node, str]]:
+    """The nodes that write, what they write to, and what is said of them."""
+    for node, called in _calls(graph):
+        written: Any = written_tensors(called, node.args, node.kwargs)
+        yield from ((node, tensor, called.key) for tensor in written if isinstance(tensor, torch.fx.Node))
+    for node in graph.nodes:
+        body, operands = _body(node)
+        if body is not None:
+            roots = {_root(tensor): what for _, tensor, what in _writes(body)}
+            for placeholder, operand in zip(body.find_nodes(op="placeholder"), operands, strict=False):
+                if placeholder in roots and isinstance(operand, torch.fx.Node):
+                    yield node, operand, roots[placeholder]
 
 
-def _may_be_a_copy(node: Any) -> bool:
-    """Whether a dynamic size decides if the tensor, or one that it is a view of, is a copy."""
-    while isinstance(node, torch.fx.Node) and isinstance(node.target, OpOverload):
-        schema = schema_of(node.target)
-        if schema.name in _COPYING_BY_LAYOUT and any(isinstance(size, torch.SymInt) for size in node.meta["val"].shape):
-            return True
-        if not schema.returns or schema.returns[0].alias_info is None:
-            return False
-        node = node.args[0]
+def _body(node: torch.fx.Node) -> tuple[torch.fx.Graph | None, tuple[Any, ...]]:
+    """The graph that a node such as wrap_with_autocast runs, and the arguments that it passes to it."""
+    for index, argument in enumerate(node.args):
+        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
+            module = getattr(argument.graph.owning_module, str(argument.target), None)
+            if isinstance(module, torch.fx.GraphModule):
+                return module.graph, node.args[index + 1 :]
+    return None, ()
+
+
+def _is_seen_by_possible_copies(
+    tensor: torch.fx.Node, write: torch.fx.Node, positions: dict[torch.fx.Node, int]
+) -> bool:
+    """Whether tensors are read after the write of which the sizes decide whether it reaches them."""
+    copies_above = _possible_copies_above(tensor)
+    root = _root(tensor)
+    if copies_above and root.op != "call_function":
+        return True  # the caller may read it
+    pending = [(root, frozenset[torch.fx.Node]())]
+    while pending:
+        node, copies = pending.pop()
+        for user in node.users:
+            if _original(user) is node:
+                may_copy_before = positions[user] < positions[write] and _may_copy(user)
+                pending.append((user, copies | {user} if may_copy_before else copies))
+            elif copies != copies_above and _reads(user) and positions[user] >= positions[write] and user is not write:
+                return True
     return False
 
 
-def _calls(module: torch.nn.Module) -> Iterator[tuple[torch.fx.Node, Operator]]:
-    for node in _nodes(module):
+def _possible_copies_above(node: torch.fx.Node) -> frozenset[torch.fx.Node]:
+    copies = set()
+    while (original := _original(node)) is not None:
+        if _may_copy(node):
+            copies.add(node)
+        node = original
+    return frozenset(copies)
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    while (original := _original(node)) is not None:
+        node = original
+    return node
+
+
+def _original(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The tensor, or list of tensors, whose memory the result shares, for some sizes at least."""
+    shares = node.target is operator.getitem or exporting.is_of_vmap(node.target)
+    if not shares and isinstance(node.target, OpOverload):
+        results = schema_of(node.target).returns
+        shares = bool(results) and results[0].alias_info is not None
+    original = node.args[0] if shares and node.args else None
+    return original if isinstance(original, torch.fx.Node) else None
+
+
+_COPYING_BY_LAYOUT = {f"aten::{name}" for name in ("contiguous", "reshape", "reshape_as", "flatten", "ravel")}
+
+
+def _may_copy(node: torch.fx.Node) -> bool:
+    """Whether a dynamic size decides if the result is a copy."""
+    return (
+        isinstance(node.target, OpOverload)
+        and schema_of(node.target).name in _COPYING_BY_LAYOUT
+        and any(isinstance(size, torch.SymInt) for size in node.meta["val"].shape)
+    )
+
+
+def _reads(node: torch.fx.Node) -> bool:
+    return not (isinstance(node.target, OpOverload) and operator_of(node.target).is_property)
+
+
+def _calls(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, Operator]]:
+    for node in graph.nodes:
         if isinstance(node.target, OpOverload):
             yield node, operator_of(node.target)
 
 
-def _nodes(module: torch.nn.Module) -> Iterator[torch.fx.Node]:
-    for part in module.modules():
+def _graphs(exported: torch.export.ExportedProgram) -> Iterator[torch.fx.Graph]:
+    for part in exported.graph_module.modules():
         if isinstance(part, torch.fx.GraphModule):
-            yield from part.graph.nodes
+            yield part.graph
 
 
 def _may_overlap(tensor: Any) -> bool:

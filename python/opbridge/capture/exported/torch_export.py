@@ -17,7 +17,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
-from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_to_possible_copies
+from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_beside_possible_copies
 from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
@@ -82,8 +82,7 @@ def export_program(
                 "torch loses the assignment; make a new tensor instead"
             )
         refuse_overlapping_writes(exported)
-        if any(exporting.is_of_vmap(node.target) for node in exported.graph.nodes):
-            refuse_writes_to_possible_copies(exported)  # the tracer may know which they are
+        refuse_writes_beside_possible_copies(exported)  # the tracer may know which they are
         warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         first = exported
         exported = otherwise(
