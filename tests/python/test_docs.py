@@ -50,11 +50,14 @@ def server() -> Iterator[Any]:
     """Starts a process for each page from one that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torchvision", "onnxruntime", "onnx", "onnxscript", "opbridge.exporter"])
+    extensions = FOLDER.parent / "extensions"
+    for lock in extensions.glob("*/lock"):
+        lock.unlink()  # of a run that was killed; torch would wait for it
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent)]))
         patch.setenv("PATH", os.pathsep.join([str(BUILD), str(Path(sys.executable).parent)]), prepend=os.pathsep)
         patch.setenv("OPBRIDGE", str(ROOT))
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(FOLDER.parent / "extensions"))
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(extensions))
         yield context
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from functionalize_check import Model
 from lowering_check import check
+from torch_versions import since_torch_2_14
 
 import opbridge
 
@@ -102,8 +103,13 @@ def test_every_option(name: str, in_place: bool, found: float, tmp_path: pathlib
         )
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", NAMES)
+def _type_cases() -> Iterator[Any]:
+    for name, dtype in itertools.product(NAMES, [torch.float64, torch.float16, torch.bfloat16]):
+        is_mixed_up = name == "_fused_sgd" and dtype.itemsize == 2
+        yield pytest.param(name, dtype, marks=[since_torch_2_14("it mixes elements up")] if is_mixed_up else [])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*_type_cases()])
 def test_other_element_types(name: str, dtype: torch.dtype, tmp_path: pathlib.Path) -> None:
     calls = list(options_of(name))
     args = ([lists_of(name, options, dtype) for options in calls], torch.tensor([4.0]), torch.tensor([0.0]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -113,3 +115,17 @@ def test_the_rules_are_right_for_constant_sizes(name: str) -> None:
     expected = results()
     with keep_batches_symbolic():
         torch.testing.assert_close(results(), expected)
+
+
+def test_replacing_the_rules_warns_of_nothing(tmp_path: pathlib.Path) -> None:
+    """In a process of its own, because torch 2.13 warns once."""
+    script = """
+import sys, torch, opbridge
+
+def model(x):
+    return torch.vmap(lambda row: torch.nn.functional.avg_pool1d(row, 2))(x)
+
+opbridge.export(model, (torch.rand(3, 4, 4),), sys.argv[1], dynamic_shapes=({0: "n"},))
+"""
+    arguments = ["-W", "error::UserWarning", "-c", script, f"{tmp_path}/model.onnx"]
+    subprocess.run([sys.executable, *arguments], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,9 @@ def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: B
         return pytree.tree_map_only(torch.Tensor, lambda tensor: _add_batch_dim(tensor, 0, level), result)
 
     register: Callable[..., None] = library.impl
-    register(operator, call, _KEY)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch 2.13, of a rule replaced
+        register(operator, call, _KEY)
 
 
 @functools.cache  # as it was before another thread, which may end earlier, replaced it
