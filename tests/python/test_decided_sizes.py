@@ -14,7 +14,20 @@ import torch
 from dynamic_check import CAPTURES
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloatTrueDiv,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Max,
+    Min,
+    Mod,
+    PythonMod,
+    RoundToInt,
+    ToFloat,
+    TruncToInt,
+)
 
 import opbridge
 from opbridge import TraceWarning
@@ -31,6 +44,10 @@ N = sympy.Symbol("n", integer=True, positive=True)
         sympy.Ge(FloorDiv(N, 2) * 2 + Mod(N, 2), N),
         sympy.Ne(Mod(2 * N + 1, 4), 2),
         sympy.Le(Min(N, 7), 7),
+        sympy.Ge(N**2 + FloorDiv(N, 2), N**2),
+        sympy.Ge(N - TruncToInt(0.75 * ToFloat(N)) - FloorDiv(N, 4), 0),
+        sympy.Le(RoundToInt(FloatTrueDiv(ToFloat(N - 1), sympy.Float(2))) + FloorDiv(N, 2), N),
+        sympy.Eq(RoundToInt(IntTrueDiv(2 * N + 1, 2)) - N - Mod(N, 2), 0),
     ],
 )
 def test_what_is_always_true(always: Any) -> None:
@@ -48,6 +65,9 @@ def test_what_is_always_true(always: Any) -> None:
         (Max(0, N - 300) > 0, False),
         (N * N < 500, True),
         (sympy.Eq(Mod(CeilToInt(IntTrueDiv(N, 5)), 3), 1), True),
+        (sympy.Ge(N - TruncToInt(1.0009765625 * ToFloat(N)), 0), True),
+        (sympy.Ge(N - RoundToInt(0.7 * ToFloat(N)), 0), True),  # 0.7 is rounded
+        (sympy.Eq(RoundToInt(IntTrueDiv(N, 2)), FloorDiv(N, 2)), True),
     ],
 )
 def test_what_other_sizes_may_answer_otherwise(sometimes: Any, truth: bool) -> None:
@@ -73,6 +93,9 @@ def drawn(source: random.Random, depth: int) -> Any:
             lambda: FloorDiv(inner, number + 1),
             lambda: PythonMod(inner, number + 1),
             lambda: CeilToInt(IntTrueDiv(inner, number + 1)),
+            lambda: RoundToInt(IntTrueDiv(inner, number + 1)),
+            lambda: FloorToInt(FloatTrueDiv(ToFloat(inner), sympy.Float(number + 1))),
+            lambda: TruncToInt(sympy.Float(number / 4) * ToFloat(inner)),
             lambda: Max(inner, source.randint(-9, 9)),
             lambda: Min(inner, source.randint(0, 40)),
             lambda: inner - drawn(source, depth - 1),
@@ -83,7 +106,7 @@ def drawn(source: random.Random, depth: int) -> Any:
 def test_drawn_conditions() -> None:
     source = random.Random(0)
     decided = 0
-    for _ in range(300):
+    for _ in range(400):
         relation = source.choice([sympy.Eq, sympy.Ne, sympy.Gt, sympy.Ge])
         condition = relation(drawn(source, 3), source.randint(-3, 12))
         if condition in (sympy.true, sympy.false):

@@ -87,6 +87,20 @@ def test_padded_images_are_cropped_again(capture: Any, tmp_path: pathlib.Path) -
 
 
 @CAPTURES
+def test_padded_sequences_are_split_into_chunks(capture: Any, tmp_path: pathlib.Path) -> None:
+    """The number of chunks is left to torch, and the first elements are there for all lengths."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        padded = F.pad(x, (0, (4 - x.shape[1] % 4) % 4))
+        chunks = padded.view(x.shape[0], -1, 4).softmax(2)
+        return padded[:, :4] * torch.ones(4) + chunks.sum(1), (padded + chunks.view(padded.shape))[:, : x.shape[1]] + x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(model, [[(2, 10)], [(1, 1)], [(3, 4)], [(4, 9)]], ({0: "b", 1: "n"},), capture, tmp_path)
+
+
+@CAPTURES
 def test_as_many_chunks_as_were_joined_cause_no_warning(capture: Any, tmp_path: pathlib.Path) -> None:
     """As in guidance of diffusion models."""
 

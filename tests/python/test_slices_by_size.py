@@ -60,3 +60,36 @@ def test_differences_at_a_lag_cause_no_warning(lag: int, capture: Any, tmp_path:
         opbridge.export(differences, (torch.rand(6),), path, capture=capture, dynamic_shapes=({0: "n"},))
     for size in (9, 4, 3, 2, 1):
         opbridge.verify(path, differences, (torch.rand(size),))
+
+
+def center(x: torch.Tensor) -> torch.Tensor:
+    """As torchvision's center crop, and one that truncates, along the other axis."""
+    height, width = x.shape
+    top, left = round((height - 8) / 2.0), int((width - 4) * 0.5)
+    return x[top : top + 8, left : left + 4] + torch.ones(8, 4)
+
+
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """Overlapping windows of a fixed size and number, as in the inference of medical images."""
+    height, width = x.shape
+    result = x.new_zeros(x.shape)
+    for part in (0.0, 0.25, 1.0):
+        top, left = int((height - 8) * part), min(2, width - 4)
+        result[top : top + 8, left : left + 4] += x[top : top + 8, left : left + 4] * torch.ones(8, 4)
+    return result
+
+
+def pyramid(x: torch.Tensor) -> torch.Tensor:
+    """Crops what a U-Net skips to the size of what it has upsampled."""
+    up = torch.nn.functional.max_pool2d(x[None, 1:], 2).repeat_interleave(2, 1).repeat_interleave(2, 2)[0]
+    top, left = (x.shape[0] - up.shape[0]) // 2, (x.shape[1] - up.shape[1]) // 2
+    return x[top : top + up.shape[0], left : left + up.shape[1]] + up
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [center, windows, pyramid])
+def test_windows_have_the_size_that_was_cut_out(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    dims = {0: torch.export.Dim("h", min=8), 1: torch.export.Dim("w", min=4)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(function, [[(13, 9)], [(8, 4)], [(9, 5)], [(14, 20)], [(31, 7)]], (dims,), capture, tmp_path)

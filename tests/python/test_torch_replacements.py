@@ -129,6 +129,7 @@ USED = {
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
     "symbols.MAXIMUM_OF_SYMBOLS": "sizes",
+    "symbols.MINIMUM_OF_SYMBOLS": "sizes",
     "symbols.NEW_TENSOR": "sizes",
     "symbols.NUMBER_OF_TYPE": "sizes",
     "symbols.PAD": "sizes",

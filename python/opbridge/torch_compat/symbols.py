@@ -59,6 +59,7 @@ FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", 
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
 MAXIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_max")
+MINIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_min")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
@@ -165,6 +166,7 @@ __all__ = [
     "LOGGER",
     "MAXIMA",
     "MAXIMUM_OF_SYMBOLS",
+    "MINIMUM_OF_SYMBOLS",
     "NEW_TENSOR",
     "NUMBER_OF_TYPE",
     "OVERLAP",

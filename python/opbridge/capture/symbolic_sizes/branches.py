@@ -64,6 +64,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         frame = sys._getframe(1)
         if not fixed and drops_axis(asked, frame):
             return True
+        if not fixed and isinstance(hint := self.hint, bool) and sizes.branches.is_decided(asked, hint):
+            return hint
         if not fixed and free_unbacked_symbols(asked) and asked_by_model(frame):
             truth = passing_truth(asking_frame(frame))
             if truth is not None:

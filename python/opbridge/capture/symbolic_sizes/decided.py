@@ -9,15 +9,15 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import sympy
 
-from opbridge import _core
-from opbridge.errors import FileError
 from opbridge.torch_compat.symbols import FloorDiv, Max, Min, Mod, PythonMod
 
 _MOST_TRIED = 100_000
+_MOST_DIVIDED = 2**10  # of a float, the product of which with a size must be exact
 _RELATIONS: dict[type, Callable[[int, int], bool]] = {
     sympy.Eq: operator.eq,
     sympy.Ne: operator.ne,
@@ -26,7 +26,25 @@ _RELATIONS: dict[type, Callable[[int, int], bool]] = {
     sympy.Lt: operator.lt,
     sympy.Le: operator.le,
 }
-_ROUNDING = frozenset({"CeilToInt", "FloorToInt", "TruncToInt"})
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Add": lambda *terms: sum(terms),
+    "Mul": lambda *factors: math.prod(factors),
+    "Max": max,
+    "Min": min,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "ToFloat": float,
+}
+_ROUNDING: dict[str, Callable[..., Any]] = {
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "TruncToInt": math.trunc,
+    "RoundToInt": round,
+}
+_FUNCTIONS.update(_ROUNDING)
 
 
 Wanted = tuple[Any, bool]  # a condition, and the answer that it is to have
@@ -50,20 +68,25 @@ def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bo
 
 @functools.lru_cache(maxsize=1024)
 def _are_never(wanted: tuple[Wanted, ...], first: int, last: int) -> bool:
-    try:
-        conditions = [(_answers(asked), truth) for asked, truth in wanted]
-    except FileError:
-        return False
+    conditions = [(_answers(asked), truth) for asked, truth in wanted]
     return not any(all(answer(size) == truth for answer, truth in conditions) for size in range(first, last + 1))
 
 
 def _answers(asked: Any) -> Callable[[int], bool]:
     """The answer of a condition for a size."""
-    [symbol] = map(str, asked.free_symbols)
-    known = {symbol: _core.Dim.symbol(symbol)}
-    left, right = (_core.Dim.parse(str(side), known) for side in (asked.lhs, asked.rhs))
-    compare = _RELATIONS[type(asked)]
-    return lambda size: compare(left.evaluate({symbol: size}), right.evaluate({symbol: size}))
+    difference, compare = _function_of(asked.lhs - asked.rhs), _RELATIONS[type(asked)]
+    return lambda size: compare(difference(size), 0)
+
+
+def _function_of(expr: Any) -> Callable[[int], Any]:
+    """The value of an expression that has a form, as Python computes it."""
+    if expr.is_Symbol:
+        return lambda size: size
+    if expr.is_number:
+        number = int(expr) if expr.is_Integer else float(expr)
+        return lambda size: number
+    operands, function = list(map(_function_of, expr.args)), _FUNCTIONS[type(expr).__name__]
+    return lambda size: function(*[operand(size) for operand in operands])
 
 
 def _count_to_try(differences: Sequence[Any]) -> int | None:
@@ -87,8 +110,11 @@ def _form_of(expr: Any) -> tuple[int, int] | None:
     if expr.is_Symbol:
         return 1, 0
     kind = type(expr)
-    if kind.__name__ in _ROUNDING and type(expr.args[0]).__name__ == "IntTrueDiv":
-        return _of_quotient(*expr.args[0].args)
+    if kind.__name__ in _ROUNDING:
+        quotient = _exact_quotient(expr.args[0])
+        form = quotient and _of_quotient(*quotient)
+        # Half of an odd number is rounded to an even one: up or down in turn.
+        return form and (form[0] * (2 if kind.__name__ == "RoundToInt" else 1), form[1])
     if kind in (FloorDiv, Mod, PythonMod):
         return _of_quotient(*expr.args)
     if expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Integer:
@@ -109,3 +135,22 @@ def _of_quotient(dividend: Any, divisor: Any) -> tuple[int, int] | None:
     if form is None or not divisor.is_Integer or divisor < 1:
         return None
     return form[0] * int(divisor), form[1] + int(divisor)
+
+
+def _exact_quotient(expr: Any) -> tuple[Any, Any] | None:
+    """The dividend and the divisor of a floating-point number that rounding does not move across an integer or the
+    middle between two: ``n / 3``, ``n / 3.0``, ``0.75 * n``."""
+    kind, args = type(expr).__name__, expr.args
+    if kind == "IntTrueDiv":
+        return args[0], args[1]
+    if kind == "FloatTrueDiv" and _is_float_of_size(args[0]) and args[1].is_number and float(args[1]).is_integer():
+        return args[0].args[0], sympy.Integer(int(args[1]))
+    if kind == "Mul" and len(args) == 2 and args[0].is_number and _is_float_of_size(args[1]):
+        factor = Fraction(float(args[0]))
+        if max(abs(factor.numerator), factor.denominator) <= _MOST_DIVIDED:
+            return factor.numerator * args[1].args[0], sympy.Integer(factor.denominator)
+    return (expr.args[0], sympy.Integer(1)) if _is_float_of_size(expr) else None
+
+
+def _is_float_of_size(expr: Any) -> bool:
+    return type(expr).__name__ == "ToFloat"

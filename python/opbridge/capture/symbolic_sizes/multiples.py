@@ -1,4 +1,4 @@
-"""Quotients of sizes that are rounded up, and differences that are never negative.
+"""Quotients of sizes that are rounded up, and minima and maxima of which one operand is always the least or greatest.
 
 Networks pad images to a multiple in each stage, and divide by it. In ``(x + (k - x % k) % k) // k`` the size ``x``
 occurs twice, so the expressions of sizes would double in each stage, and torch's reasoning about them take minutes.
@@ -6,7 +6,9 @@ occurs twice, so the expressions of sizes would double in each stage, and torch'
 tensor that is cropped to ``x`` has that size.
 
 "Same" padding does this by ``max((ceil(x / 2) - 1) * 2 + 3 - x, 0)`` before each convolution, in which ``x`` occurs
-twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and the maximum of what is always greater is that.
+twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and the maximum of what is always greater is that. So is the minimum
+of what is always less: torch takes the minimum of an index and the size of the axis, and could not tell otherwise that
+``x[start : start + 8]`` has 8 elements.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from opbridge.torch_compat.symbols import (
     CEIL_OF_SYMBOL,
     INTEGER_DIVISION,
     MAXIMUM_OF_SYMBOLS,
+    MINIMUM_OF_SYMBOLS,
     FloorDiv,
     IntTrueDiv,
     Mod,
@@ -35,9 +38,10 @@ from opbridge.torch_compat.symbols import (
 @contextlib.contextmanager
 def shorten_expressions(branches: Branches) -> Iterator[None]:
     """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once; rounds quotients up
-    without floating-point numbers; leaves out the smaller operand of a maximum. ``branches`` know the ranges."""
+    without floating-point numbers; leaves out the smaller operand of a maximum and the greater one of a minimum.
+    ``branches`` know the ranges."""
     original = INTEGER_DIVISION.original
-    round_up, maximum = CEIL_OF_SYMBOL.original, MAXIMUM_OF_SYMBOLS.original
+    round_up, maximum, minimum = CEIL_OF_SYMBOL.original, MAXIMUM_OF_SYMBOLS.original, MINIMUM_OF_SYMBOLS.original
 
     def divide(self: Any, other: Any) -> Any:
         if get_proxy_mode() is None and (short := simplify_multiple(self.expr)) is not self.expr:
@@ -52,14 +56,28 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
                 return with_expression(round_up(self), FloorDiv(size + divisor - 1, divisor))
         return round_up(self)
 
-    def greater(self: Any, other: Any) -> Any:
+    def in_order(one: Any, other: Any) -> tuple[Any, Any] | None:
+        """The operand that is never greater than the other one, and that; None if both may be."""
         if get_proxy_mode() is None:
-            for one, another in ((self, other), (other, self)):
-                if branches.is_decided(sympy.Ge(one.expr - another.expr, 0), True):
-                    return one
-        return maximum(self, other)
+            for less, more in ((one, other), (other, one)):
+                if branches.is_decided(sympy.Ge(more.expr - less.expr, 0), True):
+                    return less, more
+        return None
 
-    with patch(INTEGER_DIVISION, divide), patch(CEIL_OF_SYMBOL, ceil), patch(MAXIMUM_OF_SYMBOLS, greater):
+    def greater(self: Any, other: Any) -> Any:
+        ordered = in_order(self, other)
+        return maximum(self, other) if ordered is None else ordered[1]
+
+    def lesser(self: Any, other: Any) -> Any:
+        ordered = in_order(self, other)
+        return minimum(self, other) if ordered is None else ordered[0]
+
+    with (
+        patch(INTEGER_DIVISION, divide),
+        patch(CEIL_OF_SYMBOL, ceil),
+        patch(MAXIMUM_OF_SYMBOLS, greater),
+        patch(MINIMUM_OF_SYMBOLS, lesser),
+    ):
         yield
 
 
