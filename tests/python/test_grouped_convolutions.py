@@ -72,6 +72,35 @@ def test_weights_of_each_image(capture: Any, tmp_path: pathlib.Path) -> None:
 
 
 @CAPTURES
+@pytest.mark.parametrize(
+    "options",
+    [{"stride": 2}, {"stride": (2, 3), "padding": (1, 2), "output_padding": 1}, {"dilation": (1, 2), "padding": 2}],
+    ids=str,
+)
+def test_transposed_with_weights_of_each_image(options: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    """As in the layers of StyleGAN 2 that enlarge the image."""
+
+    def model(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        images, weights = x.reshape(1, batch * channels, height, width), weight.reshape(batch * channels, 5, 3, 2)
+        made = F.conv_transpose2d(images, weights, bias.flatten(), groups=batch, **options)
+        return made.reshape(batch, 5, *made.shape[2:])
+
+    shapes: Any = [[(b, 4, h, h + 2), (b, 4, 5, 3, 2), (b, 5)] for b, h in ((3, 6), (1, 4), (4, 3), (2, 7))]
+    agrees(model, shapes, ({0: "b", 2: "h", 3: "w"}, {0: "b"}, {0: "b"}), capture, tmp_path)
+
+
+@CAPTURES
+def test_transposed_sequences(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        without_batch = torch.conv_transpose1d(x[0], weight, None, 1, 1, 0, x.shape[1])
+        return F.conv_transpose1d(x, weight, stride=2, padding=1, groups=x.shape[1])[..., : x.shape[2]] + without_batch
+
+    shapes: Any = [[(2, n, length), (n, 1, 3)] for n, length in ((3, 9), (1, 4), (4, 1))]
+    agrees(model, shapes, ({0: "b", 1: "c", 2: "n"}, {0: "c"}), capture, tmp_path)
+
+
+@CAPTURES
 def test_a_constant_number_of_groups_is_one_node(capture: Any, tmp_path: pathlib.Path) -> None:
     layer = nn.Conv2d(4, 4, 3, groups=4)
     model = agrees(layer, [[(2, 4, 8, 9)], [(1, 4, 5, 6)]], ({0: "b", 2: "h", 3: "w"},), capture, tmp_path)

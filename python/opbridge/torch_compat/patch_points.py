@@ -42,6 +42,9 @@ INTERPOLATE = PatchPoint(nn.functional, "interpolate")
 CONVOLUTIONS = {  # by the number of axes of an image
     axes: tuple(PatchPoint(owner, f"conv{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2)
 }
+TRANSPOSED_CONVOLUTIONS = {
+    axes: tuple(PatchPoint(owner, f"conv_transpose{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2)
+}
 # Whether a distribution checks its parameters and the values that are passed to its methods.
 CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validate_args")
 REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built

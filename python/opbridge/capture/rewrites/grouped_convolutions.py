@@ -1,7 +1,7 @@
 """Convolutions whose number of groups is a dynamic size, as in a blur of each channel: ``groups=x.shape[1]``.
 
 A node has a constant number of groups. Each group is a product of matrices: its weights, and the elements under each
-window.
+window. In a transposed convolution the product has the elements that are added up under each window.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.axes import for_axes
-from opbridge.torch_compat.patch_points import CONVOLUTIONS
+from opbridge.torch_compat.patch_points import CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
 
 Function = Callable[..., torch.Tensor]
 
@@ -25,9 +25,10 @@ Function = Callable[..., torch.Tensor]
 @contextlib.contextmanager
 def keep_groups_dynamic() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
-        for axes, points in CONVOLUTIONS.items():
-            for point in points:
-                until_the_end.enter_context(patch(point, _convolution(point.original, axes)))
+        for replaced, replacement in ((CONVOLUTIONS, _convolution), (TRANSPOSED_CONVOLUTIONS, _transposed_convolution)):
+            for axes, points in replaced.items():
+                for point in points:
+                    until_the_end.enter_context(patch(point, replacement(point.original, axes)))
         yield
 
 
@@ -43,7 +44,7 @@ def _convolution(original: Function, axes: int) -> Function:
         groups: Any = 1,
     ) -> torch.Tensor:
         kernel = weight.shape[2:]
-        if not isinstance(groups, torch.SymInt) or not all(isinstance(size, int) for size in kernel):
+        if not _is_dynamic(groups, kernel):
             return original(input, weight, bias, stride, padding, dilation, groups)
         if input.dim() == axes + 1:
             return convolve(input[None], weight, bias, stride, padding, dilation, groups)[0]
@@ -63,6 +64,38 @@ def _convolution(original: Function, axes: int) -> Function:
     return convolve
 
 
+def _transposed_convolution(original: Function, axes: int) -> Function:
+    @functools.wraps(original)
+    def convolve(
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: Any = 1,
+        dilation: Any = 1,
+    ) -> torch.Tensor:
+        kernel = weight.shape[2:]
+        if not _is_dynamic(groups, kernel):
+            return original(input, weight, bias, stride, padding, output_padding, groups, dilation)
+        if input.dim() == axes + 1:
+            return convolve(input[None], weight, bias, stride, padding, output_padding, groups, dilation)[0]
+        steps, gaps = for_axes(stride, axes), for_axes(dilation, axes)
+        whole = _sums(input, weight, steps, gaps, groups)
+        cut, added = for_axes(padding, axes), for_axes(output_padding, axes)
+        edges = [(-size, more - size) for size, more in zip(cut, added, strict=True)]
+        result = F.pad(whole, [size for edge in reversed(edges) for size in edge])
+        return result if bias is None else result + bias.reshape([-1] + [1] * axes)
+
+    return convolve
+
+
+def _is_dynamic(groups: Any, kernel: torch.Size) -> bool:
+    """Whether the number of groups is dynamic, and the size of the windows is not."""
+    return isinstance(groups, torch.SymInt) and all(isinstance(size, int) for size in kernel)
+
+
 def _products(
     padded: torch.Tensor, weight: torch.Tensor, steps: list[int], gaps: list[int], counts: list[Any], groups: Any
 ) -> torch.Tensor:
@@ -74,3 +107,23 @@ def _products(
     of_groups = windows.reshape(padded.shape[0], groups, elements, windows.shape[-1])
     products = weight.reshape(groups, made, elements) @ of_groups
     return products.reshape(padded.shape[0], weight.shape[0], *counts)
+
+
+def _sums(input: torch.Tensor, weight: torch.Tensor, steps: list[int], gaps: list[int], groups: Any) -> torch.Tensor:
+    """The transposed convolution without padding of images, or of sequences as images of one row."""
+    kernel, counts, rows = weight.shape[2:], input.shape[2:], (1,) * (2 - len(steps))
+    given, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(kernel)
+    of_groups = input.reshape(input.shape[0], groups, given, math.prod(counts))
+    products = weight.reshape(groups, given, elements).transpose(1, 2) @ of_groups
+    sizes = [
+        (count - 1) * step + gap * (size - 1) + 1
+        for count, step, gap, size in zip(counts, steps, gaps, kernel, strict=True)
+    ]
+    made = F.fold(
+        products.reshape(input.shape[0], groups * elements, math.prod(counts)),
+        (*rows, *sizes),
+        (*rows, *kernel),
+        dilation=(*rows, *gaps),
+        stride=(*rows, *steps),
+    )
+    return made.squeeze(2) if rows else made
