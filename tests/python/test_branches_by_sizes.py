@@ -120,6 +120,14 @@ def test_all_ways_by_an_example_of_one_row(model: Function, capture: Any, tmp_pa
 
 
 @CAPTURES
+@pytest.mark.parametrize("window", ["hann", "bartlett", "kaiser", "gaussian"])
+def test_windows_of_torch_signal(window: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    """A window of one element is a case of its own there."""
+    make = getattr(torch.signal.windows, window)
+    check(lambda x: make(x.shape[0])[:, None] * x, tmp_path, capture, 4)
+
+
+@CAPTURES
 @pytest.mark.parametrize("dim", ["n", Dim("n", max=3), Dim("n", min=3)], ids=str)
 def test_an_example_of_the_size_that_a_branch_asks_for(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     """As in Swin transformers, which have a mask for the size of their configuration."""

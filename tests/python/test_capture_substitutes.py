@@ -155,13 +155,15 @@ def test_gradients_of_dynamic_sizes():
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_what_torch_cannot_run_on_dynamic_sizes_is_refused(capture, tmp_path):
-    class Histogram(torch.nn.Module):
+    class Combination(torch.nn.Module):
         def forward(self, x):
-            return torch.histogram(x, 4)[0]
+            return torch.ops.aten._compute_linear_combination(x, torch.ones(1, x.shape[0]))
 
     shapes = ({0: DYNAMIC},)
-    with pytest.raises(opbridge.UnsupportedError, match=r"aten\.histogram"):
-        opbridge.export(Histogram(), (torch.randn(5),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture)
+    with pytest.raises(opbridge.UnsupportedError, match=r"aten\._compute_linear_combination"):
+        opbridge.export(
+            Combination(), (torch.randn(5, 2),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture
+        )
 
 
 TRUTHS = {

@@ -45,6 +45,21 @@ def test_densities(name: str, capture: str, tmp_path: pathlib.Path) -> None:
         torch.testing.assert_close(y, function(x, p), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_dynamic_number_of_categories(capture: str, tmp_path: pathlib.Path) -> None:
+    """Of which the distribution makes a float."""
+
+    def density(x: torch.Tensor) -> torch.Tensor:
+        return of.RelaxedOneHotCategorical(torch.tensor(0.5), logits=x).log_prob(x.softmax(-1))
+
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        opbridge.export(density, (torch.randn(4, 3),), path, capture=capture, dynamic_shapes=({0: "n", 1: "m"},))
+    for rows, columns in ((1, 3), (4, 2), (5, 5), (2, 7)):
+        opbridge.verify(path, density, (torch.randn(rows, columns),))
+
+
 def test_checks_hold_outside_of_the_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of.Distribution, "_validate_args", True)  # Dynamo turns the checks off when it is imported
     opbridge.export(FUNCTIONS["normal"], (torch.randn(4, 3), torch.randn(4, 3)))

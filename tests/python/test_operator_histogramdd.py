@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from dynamic_check import CAPTURES, agrees
 from lowering_check import check
 from operator_models import in_both_hosts, refused_by_both_hosts
 
@@ -46,6 +48,21 @@ def test_histogramdd(dtype: torch.dtype) -> None:
         "edges": lambda p, w, *e: tuple(torch.histogramdd(p, e, weight=w)),
     }
     check(functions, points, weight, *edges)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.histogram(x, 4),
+        lambda x: torch.histogram(x, torch.linspace(-1, 1, 5), weight=x.abs(), density=True),
+        lambda x: torch.histogramdd(x, [3, 4]),
+        lambda x: torch.histogramdd(x, [torch.linspace(-1, 1, 5), torch.linspace(-2, 1, 3)]),
+    ],
+)
+def test_dynamic_sizes(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [((rows, 2),) for rows in (6, 1, 2, 9)]
+    agrees(function, shapes, ({0: "n"},), capture, tmp_path, torch.randn)
 
 
 @BOTH

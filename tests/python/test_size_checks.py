@@ -194,9 +194,15 @@ def raises_unless_one_of_two(x: torch.Tensor, first: bool = True) -> torch.Tenso
     return x * 2
 
 
+def calls_a_loss_that_raises(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gaussian_nll_loss(x, 2 * x, x + 1)
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [asserts_of_data, raises_for_data, raises_unless_one_of_two])
+@pytest.mark.parametrize(
+    "model", [asserts_of_data, raises_for_data, raises_unless_one_of_two, calls_a_loss_that_raises]
+)
 def test_checks_of_data(model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():

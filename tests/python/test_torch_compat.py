@@ -43,10 +43,14 @@ NAMES_OF_OTHERS = {  # private names in strings that do not belong to torch
     "_thread": "Python's module",
     **dict.fromkeys(
         (
+            "_aminmax",
             "_fake_quantize_learnable_per_channel_affine",
             "_fake_quantize_learnable_per_tensor_affine",
             "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
             "_get_tracing_state",
+            "_histogramdd_bin_edges",
+            "_histogramdd_from_bin_cts",
+            "_histogramdd_from_bin_tensors",
         ),
         "an operator, which a program may name",
     ),

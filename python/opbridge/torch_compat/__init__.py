@@ -88,6 +88,7 @@ with look_up():
     expect(torch.nn.RNN(1, 1, device="meta"), "_flat_weights")
     expect(torch.Tensor, "_version", IS_ZERO)
     expect(torch.empty(0).untyped_storage(), "_cdata")
+    expect(torch._C, "_dispatch_has_kernel_for_dispatch_key")
     expect(DETACH, "_schema", "py_kernels", "_dispatch_cache")
     expect(HigherOrderOperator, "__call__", "dispatch", "name")
 
@@ -117,6 +118,11 @@ def kernels_of(operator: Any) -> dict[Any, Callable[..., Any]]:
     """The operator's Python kernels."""
     kernels: dict[Any, Callable[..., Any]] = operator.py_kernels
     return kernels
+
+
+def has_kernel(operator: OpOverload, key: str) -> bool:
+    """Whether the operator has a C++ kernel for a dispatch key."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))  # type: ignore[no-untyped-call]
 
 
 def forget_dispatched(operator: Any) -> None:
@@ -272,6 +278,7 @@ __all__ = [
     "find_schema",
     "flex_attention_if_loaded",
     "forget_dispatched",
+    "has_kernel",
     "has_memory",
     "is_fake",
     "is_traceable_wrapper_subclass",

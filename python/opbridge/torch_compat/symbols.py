@@ -92,6 +92,7 @@ BROADCASTING = frozenset(
 # The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # it halves a size again and again
+FILE_OF_WINDOWS = str(torch.signal.windows.windows.__file__)
 FUNCTION_MODE = "__torch_function__"  # the method of a mode of torch functions
 CALL_OF_OPERATOR = find(OpOverload, "__call__").__code__
 FILE_OF_PROXIES = str(proxy_tensor.__file__)  # the recording of torch.export
@@ -151,6 +152,7 @@ __all__ = [
     "FILE_OF_ASSOCIATIVE_SCAN",
     "FILE_OF_PROXIES",
     "FILE_OF_TENSOR",
+    "FILE_OF_WINDOWS",
     "FLOAT_ARITHMETIC",
     "FLOAT_FORMAT",
     "FLOAT_OF_SYMBOL",

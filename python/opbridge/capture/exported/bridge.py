@@ -18,6 +18,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
+from opbridge.capture.exported.autocast import OPERANDS, casts
+from opbridge.capture.exported.bodies import body_of
 from opbridge.capture.operators import Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
@@ -277,7 +279,7 @@ class _Bridge:
 
     def _higher_order(self, node: torch.fx.Node, name: str) -> None:
         if name in _REGIONS:
-            if name == "wrap_with_autocast" and casts(node):
+            if casts(node):
                 raise UnsupportedError(
                     "the casts of torch.autocast are not in the program; export program.run_decompositions({}), "
                     "which has them",
@@ -327,7 +329,7 @@ class _Bridge:
         """A subgraph; everything that it uses is one of its inputs."""
         outer, self._builder = self._builder, _core.ProgramBuilder()
         try:
-            for node in _module_of(body).graph.nodes:
+            for node in body_of(body).graph.nodes:
                 if node.op == "placeholder":
                     self._values[node] = self._input(node)
                 elif node.op == "call_function":
@@ -342,7 +344,7 @@ class _Bridge:
 
     def _inline(self, body: Any, arguments: tuple[Any, ...]) -> Any:
         passed = iter(arguments)
-        for node in _module_of(body).graph.nodes:
+        for node in body_of(body).graph.nodes:
             if node.op == "placeholder":
                 self._values[node] = self._resolve(next(passed))
             elif node.op == "call_function":
@@ -355,7 +357,7 @@ class _Bridge:
 # Operators that call a body once: the indices of the body and of its first operand.
 _REGIONS = {
     "wrap_with_set_grad_enabled": (1, 2),
-    "wrap_with_autocast": (4, 5),
+    "wrap_with_autocast": OPERANDS,
     "invoke_subgraph": (0, 2),
     "tag_activation_checkpoint": (0, 1),
     "wrap_activation_checkpoint": (0, 1),
@@ -363,23 +365,11 @@ _REGIONS = {
 }
 
 
-def casts(node: torch.fx.Node) -> bool:
-    """Whether a region of ``wrap_with_autocast`` inserts casts on the CPU."""
-    device, _, enabled = node.args[:3]
-    return bool(enabled and device == "cpu")
-
-
 _MUTATIONS = tuple(
     getattr(OutputKind, name)
     for name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
     if hasattr(OutputKind, name)
 )
-
-
-def _module_of(body: torch.fx.Node) -> Any:
-    """The module that a get_attr node names."""
-    owner: Any = body.graph.owning_module
-    return owner.get_submodule(body.target)
 
 
 def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:

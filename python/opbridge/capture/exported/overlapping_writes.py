@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.exported.bodies import body_of, graphs_of
 from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.capture.state.overwritten_tensors import written_tensors
@@ -20,7 +21,7 @@ from opbridge.torch_compat import OpOverload, exporting, schema_of
 
 
 def refuse_overlapping_writes(exported: torch.export.ExportedProgram) -> None:
-    for graph in _graphs(exported):
+    for graph in graphs_of(exported.graph_module):
         for node, called in _calls(graph):
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda made: made.meta.get("val"))
             if any(map(_may_overlap, written_tensors(called, args, kwargs))):
@@ -28,7 +29,7 @@ def refuse_overlapping_writes(exported: torch.export.ExportedProgram) -> None:
 
 
 def refuse_writes_beside_possible_copies(exported: torch.export.ExportedProgram) -> None:
-    for graph in _graphs(exported):
+    for graph in graphs_of(exported.graph_module):
         positions = {node: position for position, node in enumerate(graph.nodes)}
         for node, tensor, what in _writes(graph):
             if _is_seen_by_possible_copies(tensor, node, positions):
@@ -59,9 +60,9 @@ def _body(node: torch.fx.Node) -> tuple[torch.fx.Graph | None, tuple[Any, ...]]:
     """The graph that a node such as wrap_with_autocast runs, and the arguments that it passes to it."""
     for index, argument in enumerate(node.args):
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
-            module = getattr(argument.graph.owning_module, str(argument.target), None)
-            if isinstance(module, torch.fx.GraphModule):
-                return module.graph, node.args[index + 1 :]
+            body = body_of(argument)
+            if isinstance(body, torch.fx.GraphModule):
+                return body.graph, node.args[index + 1 :]
     return None, ()
 
 
@@ -130,12 +131,6 @@ def _calls(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, Operator]]:
     for node in graph.nodes:
         if isinstance(node.target, OpOverload):
             yield node, operator_of(node.target)
-
-
-def _graphs(exported: torch.export.ExportedProgram) -> Iterator[torch.fx.Graph]:
-    for part in exported.graph_module.modules():
-        if isinstance(part, torch.fx.GraphModule):
-            yield part.graph
 
 
 def _may_overlap(tensor: Any) -> bool:

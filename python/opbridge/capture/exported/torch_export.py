@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
+from opbridge.capture.exported.autocast import casts, keep_element_types
+from opbridge.capture.exported.bodies import nodes_of
+from opbridge.capture.exported.bridge import bridge, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_beside_possible_copies
 from opbridge.capture.exported.size_names import shapes_of_inputs
@@ -44,7 +46,6 @@ from opbridge.torch_compat import (
     FLAT_WEIGHTS,
     exporting,
     is_fake,
-    name_of,
     pytree,
 )
 from opbridge.torch_compat.messages import fixed_size
@@ -75,7 +76,7 @@ def export_program(
         return made
 
     exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
-    if any(_is_unresolved(node) for node in exported.graph.nodes):
+    if any(map(_is_unresolved, nodes_of(exported.graph_module))):
         if any(is_assignment_of_data(node) for node in exported.graph.nodes):
             raise UnsupportedError(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
@@ -83,6 +84,7 @@ def export_program(
             )
         refuse_overlapping_writes(exported)
         refuse_writes_beside_possible_copies(exported)  # the tracer may know which they are
+        keep_element_types(exported.graph_module)
         warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         first = exported
         exported = otherwise(
@@ -109,7 +111,7 @@ def _decomposed(
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
     """Whether torch resolves the node only in a second pass."""
-    return exporting.is_of_vmap(node.target) or (name_of(node.target) == "wrap_with_autocast" and casts(node))
+    return exporting.is_of_vmap(node.target) or casts(node)
 
 
 def _exported(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch_items
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor, decomposition_table, forget_dispatched, kernels_of, schema_of
 from opbridge.torch_compat.patch_points import RECURRENT_OPERATORS
 
@@ -30,6 +31,16 @@ def patch_recurrent() -> Iterator[None]:
         }
         until_the_end.enter_context(patch_items(decomposition_table, decompositions))
         yield
+
+
+def refuse_in_autocast(operator: Any, line: str) -> None:
+    """Refuses a recurrent layer in torch.autocast, which casts in the steps of the layer."""
+    if operator in RECURRENT_OPERATORS:
+        raise UnsupportedError(
+            "a recurrent layer runs in torch.autocast, which casts in each of its steps; run it within "
+            'torch.autocast("cpu", enabled=False), or convert the layer (lstm.to(torch.bfloat16))',
+            line,
+        )
 
 
 def _sizes_or(kernel: Callable[..., Any], operator: Any) -> Callable[..., Any]:

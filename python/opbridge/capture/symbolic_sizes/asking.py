@@ -18,6 +18,7 @@ from opbridge.torch_compat.symbols import (
     FILE_OF_ASSOCIATIVE_SCAN,
     FILE_OF_PROXIES,
     FILE_OF_TENSOR,
+    FILE_OF_WINDOWS,
     SymNode,
     ToFloat,
     call_of_function,
@@ -32,6 +33,7 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.func.vmap.__code__.co_filename),
     os.path.dirname(torch.autograd.__file__),
 )
+_BRANCHING = (FILE_OF_ASSOCIATIVE_SCAN, FILE_OF_WINDOWS, control_flow.__file__)  # by sizes, as a model does
 _CAPTURE = os.path.dirname(os.path.dirname(__file__))
 _TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
 _RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))
@@ -54,15 +56,22 @@ def asking_frame(frame: FrameType) -> FrameType:
 
 
 def asked_by_model(frame: FrameType) -> bool:
-    """Whether the conversion comes from the user's code, from torch's associative_scan, or from the replacements of
-    torch.cond and similar ones."""
+    """Whether the conversion comes from the user's code, from torch's associative_scan or torch.signal, or from the
+    replacements of torch.cond and similar ones."""
     asking = asking_frame(frame)
-    return runs_users(asking) or asking.f_code.co_filename in (control_flow.__file__, FILE_OF_ASSOCIATIVE_SCAN)
+    return runs_users(asking) or asking.f_code.co_filename in _BRANCHING
 
 
 def asked_by_layer(frame: FrameType) -> bool:
     """Whether the conversion comes from Python code of torch: a function, a layer, a distribution or a transform."""
     return asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
+
+
+def frame_of_python(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code or of a layer of torch."""
+    while frame is not None and not (runs_users(frame) or frame.f_code.co_filename.startswith(_LAYERS)):
+        frame = frame.f_back
+    return frame
 
 
 def asked_by_cpp(file: str) -> bool:

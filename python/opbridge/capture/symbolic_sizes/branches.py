@@ -27,7 +27,7 @@ from opbridge.capture.symbolic_sizes.asking import (
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
 from opbridge.capture.symbolic_sizes.model_branches import Branch
-from opbridge.capture.symbolic_sizes.size_checks import is_without_effect, passing_truth
+from opbridge.capture.symbolic_sizes.size_checks import is_check, is_without_effect, passing_truth
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
@@ -106,8 +106,9 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             else:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{shown}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
-            shown = sizes.text_of(asked)
-            warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
+            if not is_check(frame):
+                shown = sizes.text_of(asked)
+                warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
             one, other = map(sizes.text_of, asked.args if size == asked.args[0] else reversed(asked.args))
             warn_of_run(

@@ -19,7 +19,7 @@ from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, patch, patch_attributes
 from opbridge.capture.rewrites.causal_attention import patch_causal_attention
 from opbridge.capture.source import runs_users
-from opbridge.capture.symbolic_sizes.asking import asking_frame
+from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asking_frame
 from opbridge.capture.symbolic_sizes.python_functions import (
     OF_MATH,
     called_here,
@@ -84,8 +84,9 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
     """Yields a list of the symbols that C functions convert. The exception alone would not suffice, since the model may
     catch it.
 
-    For each user's function that calls ``int``, ``float`` or a function of ``math``, appends its globals and the
-    called name to ``calls``. With ``only_new``, only calls that are not yet in ``calls`` count.
+    For each function of the user or of a layer of torch that calls ``int``, ``float`` or a function of ``math``,
+    appends its globals and the called name to ``calls``. With ``only_new``, only calls that are not yet in ``calls``
+    count.
     """
     found: list[str] = []
 
@@ -97,7 +98,7 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
             asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
             if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
-                new = _new_calls(frame, calls) if runs_users(frame) else []
+                new = _new_calls(frame, calls) if runs_users(frame) or asked_by_layer(frame) else []
                 calls.extend(new)
                 if new or not only_new:
                     found.append(str(self.expr))

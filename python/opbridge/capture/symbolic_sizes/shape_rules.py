@@ -27,6 +27,13 @@ _RULES: dict[str, Callable[..., Any]] = {
     "glu_backward_jvp": lambda x, *_: _like(x),
     "multilabel_margin_loss_backward": lambda gradient, x, *_: x.new_empty(x.shape),
     "binomial": lambda count, *_: count.new_empty(count.shape),
+    "_aminmax": lambda x: (x.new_empty(()), x.new_empty(())),
+    "geqrf": lambda x: (_like(x), x.new_empty((*x.shape[:-2], torch.sym_min(*x.shape[-2:])))),
+    "histogram.bin_ct": lambda x, bins=100, **_: (x.new_empty(bins), x.new_empty(bins + 1)),
+    "histogram.bins_tensor": lambda x, bins, **_: (x.new_empty(bins.shape[0] - 1), _like(bins)),
+    "_histogramdd_bin_edges": lambda x, bins, **_: [x.new_empty(count + 1) for count in bins],
+    "_histogramdd_from_bin_cts": lambda x, bins, **_: x.new_empty(bins),
+    "_histogramdd_from_bin_tensors": lambda x, bins, **_: x.new_empty([edges.shape[0] - 1 for edges in bins]),
 }
 
 
@@ -35,7 +42,8 @@ def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
         for name, rule in _RULES.items():
-            if has_shape_rule(getattr(torch.ops.aten, name).default):
+            packet, _, overload = name.partition(".")
+            if has_shape_rule(getattr(getattr(torch.ops.aten, packet), overload or "default")):
                 continue
             with contextlib.suppress(RuntimeError):  # another library has added it
                 torch.library.register_fake(f"aten::{name}", rule, lib=library)

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from opbridge.capture.source import runs_users
+from opbridge.capture.symbolic_sizes.asking import asked_by_layer, frame_of_python
 from opbridge.capture.symbolic_sizes.shown import only_shows
 from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, syntax_tree
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
@@ -32,10 +33,19 @@ def passing_truth(frame: FrameType) -> bool | None:
     others are Python's bools. ``frame`` may be that of a torch function mode."""
     while frame.f_code.co_name == FUNCTION_MODE and frame.f_back is not None:
         frame = frame.f_back
-    truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if runs_users(frame) else None
+    is_known = runs_users(frame) or asked_by_layer(frame)
+    truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if is_known else None
     if isinstance(truth, tuple):
         truth = _truth_of_the_undecided(truth, frame)
     return None if truth is not None and in_try_block(frame) else truth
+
+
+def is_check(frame: FrameType | None) -> bool:
+    """Whether the user's code or a layer of torch, the innermost of those that run in ``frame``, asks for a truth value
+    only in order to raise an error. torch's mode, which finds this in the user's code, is off in functions that modes
+    may replace."""
+    frame = frame_of_python(frame)
+    return frame is not None and passing_truth(frame) is not None
 
 
 # Names and what they must be, for a test that one of them decides.

@@ -34,6 +34,7 @@ from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
 from opbridge.capture.symbolic_sizes.numbers import number
+from opbridge.capture.symbolic_sizes.size_checks import is_check
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.capture.traced.bodies import NotRecorded, WithBodies
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
@@ -119,7 +120,6 @@ class Recorder(WithBodies):
             return self._run(function, args, kwargs)
         if self._body or self._returned_as_is:
             self._check_writes(operator, args, kwargs)
-        _check_autocast()
         self._varies = torch.Tag.nondeterministic_seeded in function.tags
         if self._varies and any(isinstance(given, torch.Generator) for given in (*args, *kwargs.values())):
             raise own_generator_refusal(operator.key, line_of_frame(sys._getframe(1)))
@@ -147,7 +147,7 @@ class Recorder(WithBodies):
             if self._body and isinstance(value, _NUMBERS) and varies:
                 raise self.interrupt(NotRecorded())
             if isinstance(value, (bool, int, float, complex)):
-                if varies:
+                if varies and not (isinstance(value, bool) and is_check(sys._getframe(1))):
                     if not self._take_numbers and type(value) in (int, float):
                         raise self.interrupt(NumberDependsOnData())
                     warn_of_run(f"a tensor that depends on the inputs was read as the number {value}")
@@ -375,15 +375,6 @@ def _add_names(names: dict[int, str], name: str, tensor: torch.Tensor) -> None:
         wrapper: Any = tensor
         for attribute in wrapper.__tensor_flatten__()[0]:
             _add_names(names, f"{name}.{attribute}", getattr(tensor, attribute))
-
-
-def _check_autocast() -> None:
-    if torch.is_autocast_enabled("cpu"):
-        raise UnsupportedError(
-            "the model enters torch.autocast, whose casts a capture cannot see; convert the model itself instead "
-            "(model.to(torch.bfloat16))",
-            line_of_frame(sys._getframe(2)),
-        )
 
 
 def _sizes_depend_on_data(

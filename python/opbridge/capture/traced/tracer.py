@@ -12,6 +12,7 @@ where it turns off a shortcut (``symbolic_sizes.tracing_flag``). TorchScript run
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,10 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
+from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
+from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
@@ -142,6 +145,9 @@ def _record_operators(
         if note is not None:
             note(function, args)
         if not have_derivatives(args, kwargs):
+            if torch.is_autocast_enabled("cpu"):  # its casts are operators of their own below it
+                refuse_in_autocast(function, line_of_frame(sys._getframe(1)))
+                return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
             return recorder.call(function, args, kwargs)
         if function in STEPS and not are_differentiated(args):
             return recorder.call(function, args, kwargs)
