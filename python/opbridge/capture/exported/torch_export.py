@@ -29,6 +29,7 @@ from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.assignments import assign
+from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
@@ -51,7 +52,7 @@ from opbridge.torch_compat import (
 from opbridge.torch_compat.messages import fixed_size
 from opbridge.torch_compat.symbols import set_size_oblivious
 
-_CALLED_INSTEAD: dict[Any, Any] = {DATA.__get__: torch.Tensor.detach, torch.Tensor.__setitem__: assign}
+_CALLED_INSTEAD: dict[Any, Any] = {DATA.__get__: torch.Tensor.detach, torch.Tensor.__setitem__: assign, **COPIES}
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.torch_compat import is_fake, pytree
@@ -47,12 +48,12 @@ class TensorAccessMode(TorchFunctionMode):
         self._note = note
         self._is_weight = is_weight
         self._pause = pause
-        self._indexing = ScalarMasks().substitutes()
+        self._substitutes = {**ScalarMasks().substitutes(), **COPIES}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            if func in self._indexing:
-                return self._indexing[func](*args)
+            if func in self._substitutes:
+                return self._substitutes[func](*args)
             if func == TRUTH and (truth := passing_truth(sys._getframe(1))) is not None:
                 if is_fake(args[0]):
                     return truth

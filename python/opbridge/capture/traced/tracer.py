@@ -24,6 +24,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
+from opbridge.capture.rewrites.copies import patch_shallow_copies
 from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
@@ -122,6 +123,7 @@ def follow(
             with (
                 TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause),
                 patch_control_flow(),
+                patch_shallow_copies(),
                 patch_torchscript(recorder),
                 refuse_other_threads(),
                 _record_operators(recorder, note),
