@@ -11,6 +11,7 @@ import torch
 import torch.nn.attention.flex_attention
 from torch import nn
 from torch.ao.quantization import quantize_dynamic
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -126,6 +127,10 @@ def of_attention(model: Model, x: torch.Tensor) -> Any:
     return model.encoder(x, src_key_padding_mask=padding), model.encoder(x), attended
 
 
+def of_causal_attention(model: Model, x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.scaled_dot_product_attention(x, x, x, causal_lower_right(2, 2))
+
+
 def of_recurrent_and_vmap(model: Model, x: torch.Tensor) -> Any:
     return torch.vmap(lambda row: row * 2)(model.lstm(x)[0])
 
@@ -226,5 +231,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "distribution": lambda: capture(Model(lambda _, x: torch.distributions.Normal(x, x.exp()).log_prob(x)), (X,)),
     "weights": built_without_memory,
     "torchvision": lambda: capture(Model(of_torchvision), (torch.rand(3, 4, 6),), how="trace"),
+    "causal": lambda: capture(Model(of_causal_attention), (torch.rand(1, 2, 2),)),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }

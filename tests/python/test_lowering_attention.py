@@ -6,6 +6,7 @@ import onnx
 import pytest
 import torch
 from lowering_check import check, operators
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch_versions import since_torch_2_14
 
 import opbridge
@@ -172,6 +173,25 @@ def test_causal_by_the_length_of_the_query(capture, tmp_path):
     opbridge.export(Attention(), args[0], path, dynamic_shapes=sizes, capture=capture)
     for each in args:
         assert opbridge.verify(path, Attention(), each).ok
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("bias", [causal_lower_right, causal_upper_left])
+@pytest.mark.parametrize("sizes", [None, ({2: "n"}, {2: "m"})], ids=["constant", "dynamic"])
+def test_causal_by_a_bias(sizes, bias, capture, tmp_path):
+    """A class of torch, whose objects no mode can make."""
+    pairs = [(3, 5), (2, 2), (1, 4), (4, 6)]
+    for example in pairs[:2]:
+        path, calls = tmp_path / "m.onnx", [example, *(pairs if sizes else ())]
+        inputs = [(torch.randn(1, 2, n, 4), torch.randn(1, 2, m, 4)) for n, m in calls]
+
+        def attend(query, key):
+            return attention(query, key, key, bias(query.shape[2], key.shape[2]))
+
+        opbridge.export(attend, inputs[0], path, dynamic_shapes=sizes, capture=capture)
+        for each in inputs:
+            assert opbridge.verify(path, attend, each).ok
+    assert bias(2, 3).seq_len_kv == 3
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ with look_up():
     from torch._subclasses.schema_check_mode import SchemaCheckMode
     from torch.utils import _pytree as pytree
     from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+    from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
     _C: Any = torch._C
     _ops: Any = torch._ops
@@ -302,5 +303,6 @@ __all__ = [
     "transforms_are_active",
     "unset_fake_temporarily",
     "version_of",
+    "without_modes",
     "wrapper_of_no_memory",
 ]

@@ -9,6 +9,7 @@ import torch
 import torch.fx._symbolic_trace
 import torch.fx.traceback
 from torch import nn
+from torch.nn.attention.bias import CausalBias
 from torch.nn.modules import activation
 from torch.nn.utils import rnn
 
@@ -34,6 +35,11 @@ FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")
 ATTENTION = PatchPoint(nn.MultiheadAttention, "forward")
 ENCODER_LAYER = PatchPoint(nn.TransformerEncoderLayer, "forward")
 ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
+MAKING_OF_CAUSAL_BIAS = PatchPoint(CausalBias, "__new__")
+ATTENTION_OF_CAUSAL_BIAS = PatchPoint(CausalBias, "_dispatch")
+with look_up():
+    mask_of_bias: Any = find(CausalBias, "_materialize")
+    make_subclass: Any = find(torch.Tensor, "_make_subclass")
 CAUSAL_MASK = PatchPoint(torch.nn.modules.transformer, "_detect_is_causal_mask")
 OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether an argument's class overrides torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")

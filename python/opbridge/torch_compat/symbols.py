@@ -91,8 +91,11 @@ BROADCASTING = frozenset(
 )
 # The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
-FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # it halves a size again and again
-FILE_OF_WINDOWS = str(torch.signal.windows.windows.__file__)
+# The files with functions of torch whose branches by sizes change their results.
+BRANCHING_FILES = (
+    generic_associative_scan.__code__.co_filename,  # it halves a size again and again
+    str(torch.signal.windows.windows.__file__),
+)
 FUNCTION_MODE = "__torch_function__"  # the method of a mode of torch functions
 CALL_OF_OPERATOR = find(OpOverload, "__call__").__code__
 FILE_OF_PROXIES = str(proxy_tensor.__file__)  # the recording of torch.export
@@ -144,15 +147,14 @@ __all__ = [
     "AVERAGES",
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
+    "BRANCHING_FILES",
     "BROADCASTING",
     "CEIL_OF_SYMBOL",
     "CONVERSION_TO_INT",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
-    "FILE_OF_ASSOCIATIVE_SCAN",
     "FILE_OF_PROXIES",
     "FILE_OF_TENSOR",
-    "FILE_OF_WINDOWS",
     "FLOAT_ARITHMETIC",
     "FLOAT_FORMAT",
     "FLOAT_OF_SYMBOL",

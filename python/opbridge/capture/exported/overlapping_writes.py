@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.exported.bodies import body_of, graphs_of
+from opbridge.capture.exported.bodies import graphs_of
 from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.capture.state.overwritten_tensors import written_tensors
@@ -60,7 +60,7 @@ def _body(node: torch.fx.Node) -> tuple[torch.fx.Graph | None, tuple[Any, ...]]:
     """The graph that a node such as wrap_with_autocast runs, and the arguments that it passes to it."""
     for index, argument in enumerate(node.args):
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
-            body = body_of(argument)
+            body = getattr(argument.graph.owning_module, str(argument.target), None)
             if isinstance(body, torch.fx.GraphModule):
                 return body.graph, node.args[index + 1 :]
     return None, ()

@@ -1,4 +1,5 @@
-"""Attention that is causal by a condition on sizes, as ``is_causal=mask is not None and length > 1``."""
+"""Attention that is causal by a condition on sizes, as ``is_causal=mask is not None and length > 1``, or by torch's
+class of causal masks."""
 
 from __future__ import annotations
 
@@ -9,8 +10,16 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.nn.attention.bias import CausalBias
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch, patch_attributes
+from opbridge.torch_compat import without_modes
+from opbridge.torch_compat.patch_points import (
+    ATTENTION_OF_CAUSAL_BIAS,
+    MAKING_OF_CAUSAL_BIAS,
+    make_subclass,
+    mask_of_bias,
+)
 
 _NAME = functional.scaled_dot_product_attention.__name__
 
@@ -30,6 +39,8 @@ def patch_causal_attention() -> Iterator[None]:
         is_causal: Any = False,
         **others: Any,
     ) -> torch.Tensor:
+        if isinstance(attn_mask, CausalBias):  # it compares the called function with the one that is replaced
+            attn_mask = mask_of_bias(attn_mask, query.device)
         if isinstance(is_causal, torch.SymBool) and attn_mask is None:
             rows = torch.arange(query.shape[-2], device=query.device)
             columns = torch.arange(key.shape[-2], device=query.device)
@@ -41,4 +52,24 @@ def patch_causal_attention() -> Iterator[None]:
             # torch finds the function for a mode in its own extension module.
             if not name.startswith("torch._C") and getattr(module, "__dict__", {}).get(_NAME) is attention:
                 until_the_end.enter_context(patch_attributes(module, **{_NAME: call}))
+        yield
+
+
+@contextlib.contextmanager
+def patch_causal_bias() -> Iterator[None]:
+    """Makes the masks of the class ``CausalBias`` outside of the modes, in which the class of a new tensor is decided.
+    They hold only their sizes. Attention takes the mask itself, where torch's own branches by the sizes."""
+
+    def new(kind: type[CausalBias], *_: Any) -> Any:
+        with without_modes():
+            return make_subclass(kind, torch.empty(0))
+
+    def dispatch(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any, *args: Any, **others: Any
+    ) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(
+            query, key, value, mask_of_bias(attn_mask, query.device), *args, **others
+        )
+
+    with patch(MAKING_OF_CAUSAL_BIAS, new), patch(ATTENTION_OF_CAUSAL_BIAS, staticmethod(dispatch)):
         yield

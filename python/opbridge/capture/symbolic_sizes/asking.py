@@ -15,10 +15,9 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, schema_of
 from opbridge.torch_compat.symbols import (
-    FILE_OF_ASSOCIATIVE_SCAN,
+    BRANCHING_FILES,
     FILE_OF_PROXIES,
     FILE_OF_TENSOR,
-    FILE_OF_WINDOWS,
     SymNode,
     ToFloat,
     call_of_function,
@@ -33,7 +32,7 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.func.vmap.__code__.co_filename),
     os.path.dirname(torch.autograd.__file__),
 )
-_BRANCHING = (FILE_OF_ASSOCIATIVE_SCAN, FILE_OF_WINDOWS, control_flow.__file__)  # by sizes, as a model does
+_BRANCHING = (*BRANCHING_FILES, control_flow.__file__)  # by sizes, as a model does
 _CAPTURE = os.path.dirname(os.path.dirname(__file__))
 _TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
 _RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))
@@ -56,7 +55,7 @@ def asking_frame(frame: FrameType) -> FrameType:
 
 
 def asked_by_model(frame: FrameType) -> bool:
-    """Whether the conversion comes from the user's code, from torch's associative_scan or torch.signal, or from the
+    """Whether the conversion comes from the user's code, from a file of torch that branches like a model, or from the
     replacements of torch.cond and similar ones."""
     asking = asking_frame(frame)
     return runs_users(asking) or asking.f_code.co_filename in _BRANCHING
