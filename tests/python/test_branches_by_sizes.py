@@ -453,20 +453,47 @@ def large_and_same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x * y if x.shape[0] > 3 and x.shape[0] == y.shape[0] else x - y.sum(0)
 
 
+def asks_torch(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * y if x.is_same_size(y) else x - y.sum(0)
+
+
+def as_many_elements(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * y if x.numel() == y.numel() else x - y.sum(0)
+
+
+def longest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return max(y, x, key=len) * 2
+
+
+def shortest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return min(((each.shape[0], i) for i, each in enumerate((x, y))))[1] * x
+
+
 PAIRS = ((5, 5), (5, 7), (1, 1), (1, 3), (3, 1), (6, 6), (9, 2), (6, 5), (4, 8))
 
 
 @CAPTURES
 @pytest.mark.parametrize("example", PAIRS[:4], ids=str)
 @pytest.mark.parametrize(
-    "model", [product_of_same, made_same, same_after_a_branch, same_before_a_branch, large_and_same]
+    "model",
+    [
+        product_of_same,
+        made_same,
+        same_after_a_branch,
+        same_before_a_branch,
+        large_and_same,
+        asks_torch,
+        as_many_elements,
+        longest,
+        shortest,
+    ],
 )
 def test_sizes_that_may_be_equal(
     model: Function, example: tuple[int, int], capture: Any, tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / "m.onnx"
     with warnings.catch_warnings():
-        warnings.simplefilter("error", TraceWarning)
+        warnings.simplefilter("error", UserWarning)
         args = tuple(torch.randn(size, 4) for size in example)
         opbridge.export(model, args, path, dynamic_shapes=({0: "n"}, {0: "m"}), capture=capture)
     for sizes in PAIRS:

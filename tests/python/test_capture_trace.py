@@ -304,6 +304,19 @@ def test_indices_that_are_no_masks_keep_the_run_real():
     assert "float32[2] = aten::index" in str(graph)
 
 
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}], ids=["constant", "dynamic"])
+def test_types_and_sizes_are_no_numbers_of_the_run(axes):
+    class Model(nn.Module):
+        def forward(self, x):
+            x = x.to(torch.result_type(x, torch.zeros(1, dtype=torch.float64)))
+            return x * x.dense_dim() if x.is_same_size(x) else x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        graph = capture(Model(), (torch.rand(2, 2),), how="trace", dynamic_axes=axes).graph
+    assert "other=2" in str(graph)
+
+
 def test_autocast_within_the_model():
     class Model(nn.Module):
         def forward(self, x):

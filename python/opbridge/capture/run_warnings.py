@@ -20,7 +20,7 @@ class TraceWarning(UserWarning):
 
 
 Location = tuple[str, int, str]  # a file, a line, and the function in it
-Warned = tuple[str, Location]
+Warned = tuple[str, Location | None]  # no location: a plain warning
 
 _held: ContextVar[list[Warned] | None] = ContextVar("_held", default=None)
 _shown: dict[Any, Any] = {}  # the warnings of this capture: Python's default filter shows each once
@@ -51,6 +51,15 @@ def warn_of_run_at(what: str, location: Location) -> None:
     warnings.warn_explicit(text, TraceWarning, location[0], location[1], registry=_shown)
 
 
+def warn_of_model(what: str) -> None:
+    """A plain warning about the captured program."""
+    held = _held.get()
+    if held is None:
+        warnings.warn(what, stacklevel=3)
+    else:
+        held.append((what, None))
+
+
 @contextlib.contextmanager
 def hold_warnings() -> Iterator[list[Warned]]:
     """Holds the warnings of a capture whose program may not be used, for ``show_warnings``."""
@@ -64,4 +73,7 @@ def hold_warnings() -> Iterator[list[Warned]]:
 
 def show_warnings(held: list[Warned]) -> None:
     for what, location in held:
-        warn_of_run_at(what, location)
+        if location is None:
+            warn_of_model(what)
+        else:
+            warn_of_run_at(what, location)

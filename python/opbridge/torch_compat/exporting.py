@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
+from opbridge.torch_compat.lookup import PatchPoint, expect, find, look_up
 from opbridge.torch_compat.symbols import ShapeEnv
 
 with look_up():
@@ -23,7 +24,7 @@ with look_up():
     import torch.fx._symbolic_trace
     import torch.fx.proxy
     from torch._dynamo.source import ConstantSource
-    from torch._export import verifier
+    from torch._export import non_strict_utils, verifier
     from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as ExportFunctionHandler
     from torch._functorch._aot_autograd import frontend_utils
     from torch._subclasses import fake_tensor, fake_utils
@@ -37,6 +38,7 @@ with look_up():
     proxies: Any = proxy_tensor
     FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
     CONVOLUTION_WITHOUT_LIBRARY = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
+    _EXTREMUM: CodeType = find(non_strict_utils, "_tensor_min_max").__code__
     expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # ShapeEnv() loads torch._dynamo
     expect(fx, "is_fx_symbolic_tracing", "CURRENT_PATCHER", "_new_patcher")
     expect(fx._Patcher(), "patches_made")
@@ -48,6 +50,9 @@ COMPILING_STATE = PatchPoint(_trace, "_compiling_state_context")
 BACKEND_DECOMPOSITIONS = PatchPoint(_trace, "_ignore_backend_decomps")
 CONVOLUTION_BACKEND = PatchPoint(torch._C, "_select_conv_backend")
 BUILTINS_OF_EXPORT = PatchPoint(_trace, "_override_builtin_ops")
+
+# The code of the function by which torch.export replaces max and min, and of the function in it.
+CODE_OF_EXTREMA = frozenset({_EXTREMUM, *(part for part in _EXTREMUM.co_consts if isinstance(part, CodeType))})
 
 # The steps in which torch.export runs the model.
 FUNCTION_HANDLER = PatchPoint(_trace, "_NonStrictTorchFunctionHandler")
@@ -130,6 +135,7 @@ __all__ = [
     "BUILTINS_OF_EXPORT",
     "CALLABLE_IN_PROGRAMS",
     "CHECK_OF_FAKE_TENSORS",
+    "CODE_OF_EXTREMA",
     "COMPILING_STATE",
     "CONVOLUTION_BACKEND",
     "CONVOLUTION_WITHOUT_LIBRARY",

@@ -14,6 +14,7 @@ from opbridge.capture.source import line_of_frame, runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, schema_of
+from opbridge.torch_compat.exporting import CODE_OF_EXTREMA
 from opbridge.torch_compat.symbols import (
     BRANCHING_FILES,
     FILE_OF_PROXIES,
@@ -41,14 +42,17 @@ GUARDS = tuple(
     os.path.join(os.path.dirname(__file__), name)
     for name in ("branches.py", "builtin_calls.py", "caches_by_size.py", "conversions.py", "python_functions.py")
 )
-_TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, *GUARDS)
+_PATCHING = os.path.join(_CAPTURE, "patching.py")  # calls the builtins that are replaced
+_TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, _PATCHING, *GUARDS)
 
 
 def asking_frame(frame: FrameType) -> FrameType:
     """The innermost frame that is neither in torch's code of symbols, nor in a replacement of a builtin, nor in the
     interpreter of TorchScript, which runs each node in a frame at the user's line."""
     while frame.f_back is not None and (
-        frame.f_code.co_filename in _TRANSPARENT or frame.f_code.co_filename.startswith(_TORCHSCRIPT)
+        frame.f_code.co_filename in _TRANSPARENT
+        or frame.f_code in CODE_OF_EXTREMA
+        or frame.f_code.co_filename.startswith(_TORCHSCRIPT)
     ):
         frame = frame.f_back
     return frame

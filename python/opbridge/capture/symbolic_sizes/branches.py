@@ -9,9 +9,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 import sympy
+import torch
 
 from opbridge.capture.operators import operator_of
-from opbridge.capture.patching import patch
+from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.rewrites.assignments import drops_axis
 from opbridge.capture.run_warnings import location_of_run, warn_of_run
 from opbridge.capture.source import line_of_frame, runs_users, users_frame
@@ -119,8 +120,17 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 
     sizes.branches.begin()
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
-    with patch(points.BOOL_OF_SYMBOL, guard_bool):
+    with (
+        patch(points.BOOL_OF_SYMBOL, guard_bool),
+        patch_attributes(torch, is_same_size=_have_same_size),
+        patch_attributes(torch.Tensor, is_same_size=_have_same_size),
+    ):
         yield
+
+
+def _have_same_size(input: torch.Tensor, other: torch.Tensor) -> bool:
+    """What torch asks in C++, as the model would ask it."""
+    return input.shape == other.shape
 
 
 def _is_forgotten(node: Any, frame: FrameType, file: str) -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import operator
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.memory_layout import repeat_ones, with_sizes
+from opbridge.capture.run_warnings import warn_of_model
 from opbridge.capture.symbolic_sizes.model_branches import Branches
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
@@ -196,10 +196,7 @@ class DynamicSizes:
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, fixings or {})
                 if name is not None and (known := names.get(symbol, name)) != name:
-                    warnings.warn(
-                        f"'{known}' and '{name}' must be equal in this model; both are called '{known}'",
-                        stacklevel=2,
-                    )
+                    warn_of_model(f"'{known}' and '{name}' must be equal in this model; both are called '{known}'")
         return names
 
     def _names_in(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:

@@ -298,10 +298,11 @@ def _fixed_by(branch: Branch, truth: bool, values: Mapping[Any, Any]) -> set[Any
 
 
 def _equated(asked: Any, truth: bool) -> tuple[Any, Any] | None:
-    """The symbols of the two sizes that are equal if the condition has this truth."""
-    if isinstance(asked, sympy.Eq if truth else sympy.Ne) and asked.lhs.is_Symbol and asked.rhs.is_Symbol:
-        return asked.lhs, asked.rhs
-    return None
+    """The symbols of the two sizes that are equal if the condition has this truth, as in ``4 * n == 4 * m``."""
+    if not isinstance(asked, sympy.Eq if truth else sympy.Ne):
+        return None
+    (factor, one), (other_factor, other) = (side.as_coeff_Mul() for side in asked.args)
+    return (one, other) if factor == other_factor and one.is_Symbol and other.is_Symbol else None
 
 
 def _axes_by_symbol(shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[Any, list[Axis]]:

@@ -55,6 +55,7 @@ from opbridge.torch_compat.fake_tensors import forget_value, note_write
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
 _NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+_OF_TYPES_AND_SIZES = frozenset({"dense_dim", "is_same_size", "result_type", "sparse_dim"})  # read no elements
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
 
 
@@ -116,7 +117,7 @@ class Recorder(WithBodies):
 
     def call(self, function: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         operator = operator_of(function)
-        if _core.is_assertion(operator.key) or self._pausing:
+        if _core.is_assertion(operator.key) or self._pausing or operator.stem in _OF_TYPES_AND_SIZES:
             return self._run(function, args, kwargs)
         if self._body or self._returned_as_is:
             self._check_writes(operator, args, kwargs)
