@@ -3,6 +3,7 @@
 import onnx
 import pytest
 import torch
+from dynamic_check import agrees
 from lowering_check import check, operators
 from torch.nn import functional as F
 
@@ -231,3 +232,11 @@ def test_a_pool_of_a_halved_dynamic_image_is_one_node(tmp_path):
     path = tmp_path / "model.onnx"
     opbridge.export(model, (torch.rand(1, 2, 8, 8),), path, dynamic_axes={"input": {2: "h", 3: "w"}}, verify=True)
     assert [node.op_type for node in onnx.load(path).graph.node][-1] == "MaxPool"
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_dynamic_number_of_windows_that_may_be_none(tmp_path, capture):
+    def halve(x):
+        return F.interpolate(x, scale_factor=(0.5, 2.5), mode="area", recompute_scale_factor=False)
+
+    agrees(halve, [[(1, 3, 4, 2)], [(1, 3, 1, 2)], [(1, 3, 3, 2)]], ({2: "h"},), capture, tmp_path)

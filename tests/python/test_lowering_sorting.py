@@ -82,7 +82,7 @@ def test_one_node():
 TYPES = [torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [*TYPES, torch.bool])
 def test_median_of_nothing(dtype):
     functions = {"median": torch.median, "nanmedian": torch.nanmedian}
     check(functions, torch.zeros(1, 0, 3, dtype=dtype))

@@ -11,9 +11,11 @@
 namespace opbridge::lowering {
 
 AdaptiveWindows adaptive_windows(GraphBuilder& g, const Dim& size, const Dim& count) {
-  Value starts = g.op("Div", arithmetic(g, 0, size, count), g.size(count));
-  Value ends = g.op("Div", arithmetic(g, size + count - 1, size, count), g.size(count));
-  AdaptiveWindows result{floor_div(size + count - 1, count) + 1, {}, g.op("Sub", ends, starts), false};
+  // ONNX Runtime does not divide by 0, even if there is nothing to divide.
+  const Dim divisor = max(count, Dim(1));
+  Value starts = g.op("Div", arithmetic(g, 0, size, count), g.size(divisor));
+  Value ends = g.op("Div", arithmetic(g, size + count - 1, size, count), g.size(divisor));
+  AdaptiveWindows result{floor_div(size + count - 1, divisor) + 1, {}, g.op("Sub", ends, starts), false};
   if (size.is_static() && count.is_static()) {
     int64_t shortest = size.value(), longest = 0;
     for (int64_t i = 0; i < count.value(); ++i) {

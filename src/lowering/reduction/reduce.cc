@@ -113,9 +113,11 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   const Dim count = element_count(x);
   if (x.rank() != 1) x = g.reshape(x, std::vector{count});
   if (!may_be_empty(count)) return x;
-  // PyTorch converts NaN to integers; C++ leaves the result open, which is this on x86 processors.
+  // PyTorch converts NaN, to integers too; C++ leaves the result open, which is this on x86 processors.
   const bool is_wide = type == ElementType::int32 || type == ElementType::int64;
-  const Scalar none = is_floating_point(type) ? Scalar(NAN) : is_wide ? lowest_value(type) : Scalar(0);
+  Scalar none = is_wide ? lowest_value(type) : Scalar(0);
+  if (is_floating_point(type)) none = Scalar(NAN);
+  if (type == ElementType::boolean) none = Scalar(1);
   const Dim at_least_one = max(count, Dim(1));
   return g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
 }
