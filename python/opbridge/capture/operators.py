@@ -55,6 +55,13 @@ class Operator:
             self.written |= _STATISTICS
 
 
+def aten_overload(name: str) -> OpOverload:
+    """The overload of a name such as ``clamp.Tensor`` or ``clamp``."""
+    packet, _, overload = name.partition(".")
+    found: OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return found
+
+
 _known: dict[OpOverload, Operator] = {}
 
 

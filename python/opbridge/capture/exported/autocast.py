@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.exported.bodies import body_of, nodes_of
+from opbridge.capture.exported.bodies import body_of, graphs_of, nodes_of, region_of
 from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.torch_compat import OpOverload, has_kernel, name_of
-
-OPERANDS = (4, 5)  # the indices of the body and of its first operand
 
 
 def casts(node: torch.fx.Node) -> bool:
@@ -28,19 +26,19 @@ def keep_element_types(module: torch.fx.GraphModule) -> None:
 
     autocast casts for the operators that these call, as for the ``mm`` in ``inner``. The second pass does not see them,
     and would compute in the types of the arguments."""
-    for region in [node for node in nodes_of(module) if casts(node)]:
-        body: Any = region.args[OPERANDS[0]]
-        for node in [*nodes_of(body_of(body))]:
+    regions = [region for node in nodes_of(module) if casts(node) and (region := region_of(node))]
+    # A region in another one is also among the graphs of that.
+    for graph in dict.fromkeys(graph for body, _ in regions for graph in graphs_of(body_of(body))):
+        for node in [*graph.nodes]:
             refuse_in_autocast(node.target, line_of_stack_trace(node.meta.get("stack_trace") or ""))
             value = node.meta.get("val")
             if _is_composed(node.target) and isinstance(value, torch.Tensor) and value.is_floating_point():
-                with node.graph.inserting_after(node):
-                    cast = node.graph.call_function(torch.ops.aten.to.dtype, (node, value.dtype))
+                with graph.inserting_after(node):
+                    cast = graph.call_function(torch.ops.aten.to.dtype, (node, value.dtype))
                 cast.meta = dict(node.meta)
-                node.replace_all_uses_with(cast, lambda user, cast=cast: user is not cast)  # type: ignore[misc]
-        for part in body_of(body).modules():
-            if isinstance(part, torch.fx.GraphModule):
-                part.recompile()
+                node.replace_all_uses_with(cast, lambda user, cast=cast: user is not cast)
+        owner: Any = graph.owning_module
+        owner.recompile()
 
 
 def _is_composed(target: Any) -> bool:

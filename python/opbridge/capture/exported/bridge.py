@@ -18,8 +18,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
-from opbridge.capture.exported.autocast import OPERANDS, casts
-from opbridge.capture.exported.bodies import body_of
+from opbridge.capture.exported.autocast import casts
+from opbridge.capture.exported.bodies import body_of, region_of
 from opbridge.capture.operators import Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
@@ -278,15 +278,14 @@ class _Bridge:
         return line
 
     def _higher_order(self, node: torch.fx.Node, name: str) -> None:
-        if name in _REGIONS:
+        if (region := region_of(node)) is not None:
             if casts(node):
                 raise UnsupportedError(
                     "the casts of torch.autocast are not in the program; export program.run_decompositions({}), "
                     "which has them",
                     self._line(node.meta.get("stack_trace") or ""),
                 )
-            body, first = _REGIONS[name]
-            self._values[node] = self._inline(node.args[body], node.args[first:])
+            self._values[node] = self._inline(*region)
             return
         if name == "with_effects":
             self._values[node] = self._with_effects(node)
@@ -352,17 +351,6 @@ class _Bridge:
             elif node.op == "output":
                 return self._resolve(node.args[0])
         return None
-
-
-# Operators that call a body once: the indices of the body and of its first operand.
-_REGIONS = {
-    "wrap_with_set_grad_enabled": (1, 2),
-    "wrap_with_autocast": OPERANDS,
-    "invoke_subgraph": (0, 2),
-    "tag_activation_checkpoint": (0, 1),
-    "wrap_activation_checkpoint": (0, 1),
-    "wrap": (0, 1),
-}
 
 
 _MUTATIONS = tuple(

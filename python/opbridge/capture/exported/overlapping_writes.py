@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.exported.bodies import graphs_of
+from opbridge.capture.exported.bodies import body_of, graphs_of, region_of
 from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.capture.state.overwritten_tensors import written_tensors
@@ -48,30 +48,20 @@ def _writes(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, torch.fx.Nod
         written: Any = written_tensors(called, node.args, node.kwargs)
         yield from ((node, tensor, called.key) for tensor in written if isinstance(tensor, torch.fx.Node))
     for node in graph.nodes:
-        body, operands = _body(node)
-        if body is not None:
-            roots = {_root(tensor): what for _, tensor, what in _writes(body)}
+        if (region := region_of(node)) is not None:
+            body, operands = body_of(region[0]).graph, region[1]
+            roots = {_originals(tensor)[-1]: what for _, tensor, what in _writes(body)}
             for placeholder, operand in zip(body.find_nodes(op="placeholder"), operands, strict=False):
                 if placeholder in roots and isinstance(operand, torch.fx.Node):
                     yield node, operand, roots[placeholder]
-
-
-def _body(node: torch.fx.Node) -> tuple[torch.fx.Graph | None, tuple[Any, ...]]:
-    """The graph that a node such as wrap_with_autocast runs, and the arguments that it passes to it."""
-    for index, argument in enumerate(node.args):
-        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
-            body = getattr(argument.graph.owning_module, str(argument.target), None)
-            if isinstance(body, torch.fx.GraphModule):
-                return body.graph, node.args[index + 1 :]
-    return None, ()
 
 
 def _is_seen_by_possible_copies(
     tensor: torch.fx.Node, write: torch.fx.Node, positions: dict[torch.fx.Node, int]
 ) -> bool:
     """Whether tensors are read after the write of which the sizes decide whether it reaches them."""
-    copies_above = _possible_copies_above(tensor)
-    root = _root(tensor)
+    originals = _originals(tensor)
+    root, copies_above = originals[-1], frozenset(filter(_may_copy, originals))
     if copies_above and root.op != "call_function":
         return True  # the caller may read it
     pending = [(root, frozenset[torch.fx.Node]())]
@@ -86,19 +76,12 @@ def _is_seen_by_possible_copies(
     return False
 
 
-def _possible_copies_above(node: torch.fx.Node) -> frozenset[torch.fx.Node]:
-    copies = set()
-    while (original := _original(node)) is not None:
-        if _may_copy(node):
-            copies.add(node)
-        node = original
-    return frozenset(copies)
-
-
-def _root(node: torch.fx.Node) -> torch.fx.Node:
-    while (original := _original(node)) is not None:
-        node = original
-    return node
+def _originals(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The node, the one that it may be a view of, and so on."""
+    originals = [node]
+    while (original := _original(originals[-1])) is not None:
+        originals.append(original)
+    return originals
 
 
 def _original(node: torch.fx.Node) -> torch.fx.Node | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.operators import aten_overload
 from opbridge.torch_compat import schema_of
 from opbridge.torch_compat.batching import BatchRule, add_batch_rule
 from opbridge.torch_compat.symbols import scoped_library
@@ -21,8 +22,7 @@ def keep_batches_symbolic() -> Iterator[None]:
     """Replaces the rules, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, make in _RULES.items():
-            packet, _, overload = name.removeprefix("aten::").partition(".")
-            operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            operator = aten_overload(name.removeprefix("aten::"))
             add_batch_rule(library, operator, make(operator))
         yield
 

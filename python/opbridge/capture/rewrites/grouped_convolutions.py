@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,75 +26,68 @@ Function = Callable[..., torch.Tensor]
 @contextlib.contextmanager
 def keep_groups_dynamic() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
-        for replaced, replacement in ((CONVOLUTIONS, _convolution), (TRANSPOSED_CONVOLUTIONS, _transposed_convolution)):
-            for axes, points in replaced.items():
+        for points_by_axes, convolve in ((CONVOLUTIONS, _convolved), (TRANSPOSED_CONVOLUTIONS, _transposed)):
+            for axes, points in points_by_axes.items():
                 for point in points:
-                    until_the_end.enter_context(patch(point, replacement(point.original, axes)))
+                    until_the_end.enter_context(patch(point, _replacement(point.original, convolve, axes)))
         yield
 
 
-def _convolution(original: Function, axes: int) -> Function:
+def _replacement(original: Function, convolve: Function, axes: int) -> Function:
+    """Calls ``convolve``, whose parameters from the third on are those of ``original`` after the bias, if the number of
+    groups is dynamic, and the size of the windows is not."""
+    options = [*inspect.signature(convolve).parameters][2:]
+
     @functools.wraps(original)
-    def convolve(
-        input: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: Any = 1,
+    def call(
+        input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *args: Any, **named: Any
     ) -> torch.Tensor:
-        kernel = weight.shape[2:]
-        if not _is_dynamic(groups, kernel):
-            return original(input, weight, bias, stride, padding, dilation, groups)
-        if input.dim() == axes + 1:
-            return convolve(input[None], weight, bias, stride, padding, dilation, groups)[0]
-        steps, gaps = for_axes(stride, axes), for_axes(dilation, axes)
-        spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
-        if padding == "same":
-            edges = [(span // 2, span - span // 2) for span in spans]
-        else:
-            edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, axes)]
-        padded = F.pad(input, [size for edge in reversed(edges) for size in edge])
-        counts = [
-            (size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)
-        ]
-        result = _products(padded, weight, steps, gaps, counts, groups)
-        return result if bias is None else result + bias.reshape([-1] + [1] * axes)
+        given = dict(zip(options, args, strict=False)) | named
+        is_dynamic = isinstance(given.get("groups"), torch.SymInt)
+        if not is_dynamic or not all(isinstance(size, int) for size in weight.shape[2:]):
+            return original(input, weight, bias, *args, **named)
+        is_batch = input.dim() == axes + 2
+        result = convolve(input if is_batch else input[None], weight, **given)
+        if bias is not None:
+            result = result + bias.reshape([-1] + [1] * axes)
+        return result if is_batch else result[0]
 
-    return convolve
+    return call
 
 
-def _transposed_convolution(original: Function, axes: int) -> Function:
-    @functools.wraps(original)
-    def convolve(
-        input: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: Any = 1,
-        dilation: Any = 1,
-    ) -> torch.Tensor:
-        kernel = weight.shape[2:]
-        if not _is_dynamic(groups, kernel):
-            return original(input, weight, bias, stride, padding, output_padding, groups, dilation)
-        if input.dim() == axes + 1:
-            return convolve(input[None], weight, bias, stride, padding, output_padding, groups, dilation)[0]
-        steps, gaps = for_axes(stride, axes), for_axes(dilation, axes)
-        whole = _sums(input, weight, steps, gaps, groups)
-        cut, added = for_axes(padding, axes), for_axes(output_padding, axes)
-        edges = [(-size, more - size) for size, more in zip(cut, added, strict=True)]
-        result = F.pad(whole, [size for edge in reversed(edges) for size in edge])
-        return result if bias is None else result + bias.reshape([-1] + [1] * axes)
-
-    return convolve
+def _convolved(
+    images: torch.Tensor, weight: torch.Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1
+) -> torch.Tensor:
+    kernel = weight.shape[2:]
+    steps, gaps = for_axes(stride, len(kernel)), for_axes(dilation, len(kernel))
+    spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
+    if padding == "same":
+        edges = [(span // 2, span - span // 2) for span in spans]
+    else:
+        edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, len(kernel))]
+    padded = _padded(images, edges)
+    counts = [(size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)]
+    return _products(padded, weight, steps, gaps, counts, groups)
 
 
-def _is_dynamic(groups: Any, kernel: torch.Size) -> bool:
-    """Whether the number of groups is dynamic, and the size of the windows is not."""
-    return isinstance(groups, torch.SymInt) and all(isinstance(size, int) for size in kernel)
+def _transposed(
+    images: torch.Tensor,
+    weight: torch.Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> torch.Tensor:
+    axes = weight.dim() - 2
+    whole = _sums(images, weight, for_axes(stride, axes), for_axes(dilation, axes), groups)
+    pairs = zip(for_axes(padding, axes), for_axes(output_padding, axes), strict=True)
+    return _padded(whole, [(-cut, added - cut) for cut, added in pairs])
+
+
+def _padded(images: torch.Tensor, edges: list[tuple[Any, Any]]) -> torch.Tensor:
+    """``edges``: what is added before and after each axis, or cut off if it is negative."""
+    return F.pad(images, [size for edge in reversed(edges) for size in edge])
 
 
 def _products(

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.operators import aten_overload
 from opbridge.capture.patching import patch, patch_items
 from opbridge.torch_compat import decomposition_table
 from opbridge.torch_compat import symbols as points
@@ -42,8 +43,7 @@ def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
         for name, rule in _RULES.items():
-            packet, _, overload = name.partition(".")
-            if has_shape_rule(getattr(getattr(torch.ops.aten, packet), overload or "default")):
+            if has_shape_rule(aten_overload(name)):
                 continue
             with contextlib.suppress(RuntimeError):  # another library has added it
                 torch.library.register_fake(f"aten::{name}", rule, lib=library)
