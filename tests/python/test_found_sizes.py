@@ -42,8 +42,16 @@ def greatest_of_those_found(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([found.topk(min(3, found.shape[0]))[0], torch.zeros(max([found.shape[0], 2, 1]))])
 
 
+def form_on_those_found(x: torch.Tensor) -> torch.Tensor:
+    found = torch.stack([x[x > 0.5]] * 3, dim=1)
+    return F.bilinear(found, found + 1, torch.arange(12.0).reshape(2, 3, 2)[..., [0, 1, 0]], torch.ones(2))
+
+
 @CAPTURES
-@pytest.mark.parametrize("function", [where_alone, length, repeated, classes_found, greatest_of_those_found])
+@pytest.mark.filterwarnings("error::opbridge.TraceWarning")
+@pytest.mark.parametrize(
+    "function", [where_alone, length, repeated, classes_found, greatest_of_those_found, form_on_those_found]
+)
 def test_found_in_another_number(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     opbridge.export(function, (FEW,), path, capture=capture)

@@ -1,4 +1,4 @@
-"""Products of several tensors, whose best order torch finds by asking for the sizes."""
+"""Products of several tensors. To order them, torch asks for the sizes; to reshape them, whether they are 0."""
 
 from __future__ import annotations
 
@@ -35,11 +35,22 @@ def _multi_dot(original: Callable[..., Any], tensors: Iterable[torch.Tensor]) ->
     return functools.reduce(torch.matmul, tensors) if _are_symbolic(tensors) else original(tensors)
 
 
+def _bilinear(
+    original: Callable[..., Any], a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> Any:
+    if torch.is_autocast_enabled("cpu") or not _are_symbolic([a]):
+        return original(a, b, weight, bias)
+    rows = (a @ weight.permute(1, 0, 2).flatten(1)).unflatten(-1, (weight.shape[0], weight.shape[2]))
+    result = (rows @ b.unsqueeze(-1)).squeeze(-1)
+    return result if bias is None else result + bias
+
+
 def _are_symbolic(tensors: Iterable[torch.Tensor]) -> bool:
     return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
 
 
 _PRODUCTS: dict[Any, Callable[..., Any]] = {
+    torch.bilinear: _bilinear,
     torch.einsum: _einsum,
     torch.chain_matmul: _chain_matmul,
     torch.linalg.multi_dot: _multi_dot,
