@@ -26,6 +26,7 @@ void register_diagonal(SymbolicRegistry& registry);
 void register_distance(SymbolicRegistry& registry);
 void register_distance_gradients(SymbolicRegistry& registry);
 void register_dynamic_quantization(SymbolicRegistry& registry);
+void register_einsum(SymbolicRegistry& registry);
 void register_embedding_bag(SymbolicRegistry& registry);
 void register_factorization(SymbolicRegistry& registry);
 void register_fft(SymbolicRegistry& registry);

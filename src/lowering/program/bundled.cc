@@ -25,6 +25,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_distance(registry);
   lowering::register_distance_gradients(registry);
   lowering::register_dynamic_quantization(registry);
+  lowering::register_einsum(registry);
   lowering::register_embedding_bag(registry);
   lowering::register_factorization(registry);
   lowering::register_fft(registry);
