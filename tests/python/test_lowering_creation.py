@@ -42,6 +42,7 @@ FUNCTIONS = {
     "linspace in float16": lambda x: torch.linspace(-1, 1, 9, dtype=torch.float16),
     "logspace": lambda x: torch.logspace(0, 2, 5),
     "logspace base 2": lambda x: torch.logspace(-1, 3, 4, base=2),
+    "logspace of one, to a tensor": lambda x: torch.logspace(2, x.sum(), 1),
     "one_hot": lambda x: F.one_hot(x.argmax(1), 9),
 }
 RANGES = {

@@ -24,8 +24,9 @@ bool is_centered_cast(const ir::Value* value) {
 
 Value square_not_to_fuse(GraphBuilder& g, const ir::Node& power) {
   const Value x(power.inputs[0]), exponent(power.inputs[1]);
+  if (!x.ranked() || exponent.rank() > x.rank()) return {};  // the exponent broadcasts x
   const bool is_square = exponent.weight() && tensor::number_of(*exponent.weight()) == 2;
-  const bool has_short_rows = x.ranked() && x.rank() > 0 && x.dim(-1).is(1);
+  const bool has_short_rows = x.rank() > 0 && x.dim(-1).is(1);
   const bool is_fused_wrongly =
       x.element_type() == ElementType::float64 || has_short_rows || is_centered_cast(power.inputs[0]);
   return is_square && is_fused_wrongly ? g.op("Mul", x, x) : Value();
