@@ -84,6 +84,38 @@ def test_einsum(opset):
     )
 
 
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bij,bkj->bik",
+        "bji, bki -> kjb",
+        "ijb,kjb->bki",
+        "bi,bij->bj",
+        "bij,bj->ib",
+        "bahi,bhai->ahb",
+        "bahi,ihc->bca",
+        "bahi,chi->abc",
+        "hi,bahi->ba",
+        "bha,cih->baci",
+        "bahi,ahbi->haib",
+        "bahi,bchj->bhc",
+        "ai,bahi->h",
+        "bij,bkj,bk->bi",
+        "bai,bih,bh,ca->cb",
+    ],
+)
+def test_einsum_of_matrices(equation):
+    sizes = {"a": 2, "c": 5, "h": 3, "i": 4, "j": 2, "k": 3}
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+
+    def tensors(batch):
+        return [torch.randn([(sizes | {"b": batch})[letter] for letter in term]) for term in terms]
+
+    dynamic = [{term.index("b"): "batch"} if "b" in term else {} for term in terms]
+    function = {equation: lambda *tensors: torch.einsum(equation, *tensors)}
+    check(function, *tensors(2), dynamic=tuple(dynamic), also=[tensors(1), tensors(3), tensors(0)])
+
+
 def test_einsum_of_different_ranks():
     check(
         {
