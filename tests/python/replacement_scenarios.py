@@ -212,7 +212,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
     "broadcast": lambda: capture(lambda x: x[x > 0.5] + x[x > 0], (X,), how="trace"),
-    "data": lambda: capture(lambda x: x[x > 0.5].cummax(0).values, (X,), how="trace"),
+    "data": lambda: capture(lambda x: nn.functional.smooth_l1_loss(x[x > 0.5], X[X > 0.5]), (X,), how="trace"),
     "copied": lambda: capture(Model(lambda _, x: x.clone().copy_(x)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "refused": lambda: capture(Model(lambda _, x: x if x.sum() > 0 else -x), (X,)),
     "convolution": lambda: capture(nn.Conv2d(2, 2, 3), (torch.rand(2, 2, 4, 4),), dynamic_axes={"input": {0: "n"}}),

@@ -42,6 +42,30 @@ def greatest_of_those_found(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([found.topk(min(3, found.shape[0]))[0], torch.zeros(max([found.shape[0], 2, 1]))])
 
 
+def rows_of_those_found(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    found = torch.stack([x[x > 0.5]] * 4, dim=1)
+    return torch.roll(found, 1, 1), found.logsumexp(1), found.cummax(1)[0], torch.cdist(found, found)
+
+
+def layers_on_those_found(x: torch.Tensor) -> torch.Tensor:
+    """Whose code asks whether there are elements, and whether there are several of a channel."""
+    images = torch.stack([x[x > 0.5]] * 12, dim=1).reshape(-1, 3, 2, 2)
+    images = F.batch_norm(images, torch.zeros(3), torch.ones(3)) + F.group_norm(images.flatten(1), 2).view_as(images)
+    return F.interpolate(F.local_response_norm(images, 2), size=(3, 3), mode="bilinear", antialias=True)
+
+
+def products_of_those_found(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    found = torch.stack([x[x > 0.5], x[x > 0.5] * 2], dim=1)
+    weight = torch.arange(12.0).reshape(3, 2, 2)
+    batched = torch.einsum("nc,nd->ncd", found, found)
+    return (
+        torch.tensordot(found, weight, dims=([1], [-1])),
+        torch.tensordot(found, found, dims=([0], [0])),
+        torch.einsum("ncd,nkd->nck", batched, batched + 1),
+        torch.einsum("nab, kab -> kn", batched, weight),
+    )
+
+
 def form_on_those_found(x: torch.Tensor) -> torch.Tensor:
     found = torch.stack([x[x > 0.5]] * 3, dim=1)
     return F.bilinear(found, found + 1, torch.arange(12.0).reshape(2, 3, 2)[..., [0, 1, 0]], torch.ones(2))
@@ -50,12 +74,23 @@ def form_on_those_found(x: torch.Tensor) -> torch.Tensor:
 @CAPTURES
 @pytest.mark.filterwarnings("error::opbridge.TraceWarning")
 @pytest.mark.parametrize(
-    "function", [where_alone, length, repeated, classes_found, greatest_of_those_found, form_on_those_found]
+    "function",
+    [
+        where_alone,
+        length,
+        repeated,
+        classes_found,
+        greatest_of_those_found,
+        rows_of_those_found,
+        layers_on_those_found,
+        products_of_those_found,
+        form_on_those_found,
+    ],
 )
 def test_found_in_another_number(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     opbridge.export(function, (FEW,), path, capture=capture)
-    for x in (FEW, MANY[:4], MANY[2:]):
+    for x in (FEW, MANY[:4], MANY[2:], FEW[[0, 0, 2, 2]]):
         opbridge.verify(path, function, (x,))
 
 
@@ -227,10 +262,10 @@ def test_an_operator_that_branches_on_a_found_size_is_reported(function: Any, tm
 
 
 def test_a_layer_that_branches_by_a_found_size_is_told(tmp_path: pathlib.Path) -> None:
-    """local_response_norm returns its input if the input has no elements."""
+    """smooth_l1_loss warns if the sizes differ."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        return F.local_response_norm(x[x > 0.95].reshape(-1, 1, 1), 2)
+        return F.smooth_l1_loss(x[x > 0], torch.zeros(4))
 
     with pytest.warns(TraceWarning, match="torch branches by a size that depends on data"):
         opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")

@@ -201,11 +201,12 @@ class _Bridge:
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that becomes a Dim or a constant wherever it is used."""
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt) and not node.meta.get("unbacked_bindings"):
+        is_no_size = isinstance(value, (torch.SymFloat, torch.SymBool)) or node.target is torch.sym_ite
+        if isinstance(value, torch.SymInt) and not is_no_size and not node.meta.get("unbacked_bindings"):
             self._values[node] = self._sizes.dim(value)
         elif isinstance(value, _NUMBERS) and not node.meta.get("unbacked_bindings"):
             self._values[node] = value
-        elif isinstance(value, (torch.SymFloat, torch.SymBool)) and not any(map(_matters, node.users)):
+        elif is_no_size and not any(map(_matters, node.users)):
             self._values[node] = None
         else:
             return False

@@ -14,10 +14,9 @@ class MultiplyInOrder(TorchFunctionMode):
     """Multiplies tensors of symbolic sizes from left to right."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        multiply = _PRODUCTS.get(func)
-        if multiply is None or kwargs:
-            return func(*args, **(kwargs or {}))
-        return multiply(func, *args)
+        given = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
+        multiply = None if "out" in given else _PRODUCTS.get(func)
+        return func(*args, **given) if multiply is None else multiply(func, *args, **given)
 
 
 def _einsum(original: Callable[..., Any], equation: Any, *operands: Any) -> Any:
@@ -36,13 +35,30 @@ def _multi_dot(original: Callable[..., Any], tensors: Iterable[torch.Tensor]) ->
 
 
 def _bilinear(
-    original: Callable[..., Any], a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    original: Callable[..., Any],
+    input1: torch.Tensor,
+    input2: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
 ) -> Any:
-    if torch.is_autocast_enabled("cpu") or not _are_symbolic([a]):
-        return original(a, b, weight, bias)
-    rows = (a @ weight.permute(1, 0, 2).flatten(1)).unflatten(-1, (weight.shape[0], weight.shape[2]))
-    result = (rows @ b.unsqueeze(-1)).squeeze(-1)
+    if torch.is_autocast_enabled("cpu") or not _are_symbolic([input1]):
+        return original(input1, input2, weight, bias)
+    rows = input1 @ weight.permute(1, 0, 2).flatten(1)
+    rows = rows.reshape(*input1.shape[:-1], weight.shape[0], weight.shape[2])
+    result = (rows @ input2.unsqueeze(-1)).squeeze(-1)
     return result if bias is None else result + bias
+
+
+def _tensordot(original: Callable[..., Any], a: torch.Tensor, b: torch.Tensor, dims: Any = 2) -> Any:
+    if not _are_symbolic([a, b]) or isinstance(dims, torch.Tensor):
+        return original(a, b, dims=dims)
+    of_a, of_b = (range(-dims, 0), range(dims)) if isinstance(dims, int) else dims
+    of_a, of_b = [axis % a.dim() for axis in of_a], [axis % b.dim() for axis in of_b]
+    if [a.shape[axis] for axis in of_a] != [b.shape[axis] for axis in of_b]:
+        return original(a, b, dims=dims)
+    names = [of_a[of_b.index(axis)] if axis in of_b else a.dim() + axis for axis in range(b.dim())]
+    kept = [name for name in (*range(a.dim()), *names) if name not in of_a]
+    return torch.einsum(a, list(range(a.dim())), b, names, kept)
 
 
 def _are_symbolic(tensors: Iterable[torch.Tensor]) -> bool:
@@ -52,6 +68,7 @@ def _are_symbolic(tensors: Iterable[torch.Tensor]) -> bool:
 _PRODUCTS: dict[Any, Callable[..., Any]] = {
     torch.bilinear: _bilinear,
     torch.einsum: _einsum,
+    torch.tensordot: _tensordot,
     torch.chain_matmul: _chain_matmul,
     torch.linalg.multi_dot: _multi_dot,
 }
