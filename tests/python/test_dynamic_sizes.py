@@ -267,6 +267,18 @@ def test_products_of_three_tensors(tmp_path: pathlib.Path, capture: str) -> None
     agrees(model, [[(2, 3, 4)] * 2, [(1, 5, 4)] * 2, [(3, 1, 4)] * 2], dynamic, capture, tmp_path)
 
 
+@pytest.mark.filterwarnings("error::opbridge.TraceWarning")
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_equal_compares_the_sizes_too(tmp_path: pathlib.Path, capture: Any) -> None:
+    path, ones = tmp_path / "m.onnx", torch.ones
+    shapes = {"x": {0: "n"}, "y": {0: "m"}}
+    opbridge.export(lambda x, y: torch.equal(x, y), (ones(4), ones(4)), path, capture=capture, dynamic_shapes=shapes)
+    running = session(path)
+    for x, y in ((ones(4), ones(4)), (ones(1), ones(3)), (ones(3), ones(2)), (ones(2), torch.zeros(2))):
+        (equal,) = running.run(None, {"x": x.numpy(), "y": y.numpy()})
+        assert equal == torch.equal(x, y)
+
+
 def test_sizes_that_a_model_takes_for_equal_have_one_name(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     for first, second in (({0: "n", 1: "m"}, {0: "k"}), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})):

@@ -21,6 +21,7 @@ from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
+from opbridge.capture.rewrites.equality import equal
 from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
@@ -57,13 +58,6 @@ class _Substitution(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._substitutes.get(func, func)(*args, **(kwargs or {}))
-
-
-def _equal(input: torch.Tensor, other: torch.Tensor) -> Any:
-    """Returns a tensor instead of a bool, so that a model can return the result."""
-    if input.dim() != other.dim() or any(a != b for a, b in zip(input.shape, other.shape, strict=True)):
-        return False
-    return (input == other).all()
 
 
 def _allclose(
@@ -425,8 +419,8 @@ def _instance_norm(
 
 
 _SUBSTITUTES: dict[Any, Function] = {
-    torch.equal: _equal,
-    torch.Tensor.equal: _equal,
+    torch.equal: equal,
+    torch.Tensor.equal: equal,
     torch.allclose: _allclose,
     torch.Tensor.allclose: _allclose,
     F.one_hot: _one_hot,

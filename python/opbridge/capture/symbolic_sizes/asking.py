@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.rewrites import control_flow
+from opbridge.capture.rewrites import control_flow, equality
 from opbridge.capture.source import line_of_frame, runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
@@ -33,7 +33,7 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.func.vmap.__code__.co_filename),
     os.path.dirname(torch.autograd.__file__),
 )
-_BRANCHING = (*BRANCHING_FILES, control_flow.__file__)  # by sizes, as a model does
+_BRANCHING = (*BRANCHING_FILES, control_flow.__file__, equality.__file__)  # by sizes, as a model does
 _CAPTURE = os.path.dirname(os.path.dirname(__file__))
 _TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
 _RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))
@@ -60,7 +60,7 @@ def asking_frame(frame: FrameType) -> FrameType:
 
 def asked_by_model(frame: FrameType) -> bool:
     """Whether the conversion comes from the user's code, from a file of torch that branches like a model, or from the
-    replacements of torch.cond and similar ones."""
+    replacements of torch.cond, torch.equal and similar ones."""
     asking = asking_frame(frame)
     return runs_users(asking) or asking.f_code.co_filename in _BRANCHING
 
