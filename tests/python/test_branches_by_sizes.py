@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import warnings
 from collections.abc import Callable, Iterator
@@ -94,10 +95,19 @@ def catches(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def asks_for_bits(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[0]
+    if n & (n - 1) == 0:
+        return x * 2
+    padded = torch.cat([x, x.new_zeros(2 ** math.ceil(math.log2(n)) - n, *x.shape[1:])])
+    return padded if n & 1 else padded * 3
+
+
 MODELS: list[Function] = [
     pads,
     returns_early,
     asks_both,
+    asks_for_bits,
     asks_for_multiples,
     asks_for_one,
     asks_for_three,

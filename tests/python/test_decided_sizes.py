@@ -23,6 +23,8 @@ from torch.utils._sympy.functions import (
     Max,
     Min,
     Mod,
+    OpaqueUnaryFn_log2,
+    OpaqueUnaryFn_sqrt,
     PythonMod,
     RoundToInt,
     ToFloat,
@@ -48,6 +50,8 @@ N = sympy.Symbol("n", integer=True, positive=True)
         sympy.Ge(N - TruncToInt(0.75 * ToFloat(N)) - FloorDiv(N, 4), 0),
         sympy.Le(RoundToInt(FloatTrueDiv(ToFloat(N - 1), sympy.Float(2))) + FloorDiv(N, 2), N),
         sympy.Eq(RoundToInt(IntTrueDiv(2 * N + 1, 2)) - N - Mod(N, 2), 0),
+        sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 0),
+        sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) + N, 1),
     ],
 )
 def test_what_is_always_true(always: Any) -> None:
@@ -68,6 +72,9 @@ def test_what_is_always_true(always: Any) -> None:
         (sympy.Ge(N - TruncToInt(1.0009765625 * ToFloat(N)), 0), True),
         (sympy.Ge(N - RoundToInt(0.7 * ToFloat(N)), 0), True),  # 0.7 is rounded
         (sympy.Eq(RoundToInt(IntTrueDiv(N, 2)), FloorDiv(N, 2)), True),
+        (sympy.Le(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 10), True),
+        (sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 1), True),
+        (sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) - N, -1), True),
     ],
 )
 def test_what_other_sizes_may_answer_otherwise(sometimes: Any, truth: bool) -> None:

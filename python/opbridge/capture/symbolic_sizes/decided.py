@@ -38,6 +38,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "FloatTrueDiv": operator.truediv,
     "ToFloat": float,
 }
+# Functions that do not fall as the size grows.
+_RISING: dict[str, Callable[..., Any]] = {
+    "OpaqueUnaryFn_log": math.log,
+    "OpaqueUnaryFn_log2": math.log2,
+    "OpaqueUnaryFn_sqrt": math.sqrt,
+}
 _ROUNDING: dict[str, Callable[..., Any]] = {
     "CeilToInt": math.ceil,
     "FloorToInt": math.floor,
@@ -45,6 +51,7 @@ _ROUNDING: dict[str, Callable[..., Any]] = {
     "RoundToInt": round,
 }
 _FUNCTIONS.update(_ROUNDING)
+_FUNCTIONS.update(_RISING)
 
 
 Wanted = tuple[Any, bool]  # a condition, and the answer that it is to have
@@ -61,9 +68,28 @@ def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bo
         return False
     count = _count_to_try([asked.lhs - asked.rhs for asked, _ in wanted])
     if count is None:
-        return False
+        return any(_rises_above(asked, truth, least) for asked, truth in wanted)
     last = least + count if most is None else min(least + count, most)
     return last - least < _MOST_TRIED and _are_never(tuple(wanted), least, last)
+
+
+# For which answers of a relation the difference of its sides is below 0, or at most 0.
+_BELOW = {(sympy.Ge, False), (sympy.Lt, True), (sympy.Gt, False), (sympy.Le, True)}
+
+
+def _rises_above(asked: Any, truth: bool, least: int) -> bool:
+    """Whether ``asked`` has another answer than ``truth`` from the size ``least`` on, as ``ceil(log2(n)) < 0``."""
+    difference = asked.lhs - asked.rhs
+    if (type(asked), truth) not in _BELOW or least < 1 or not _is_rising(difference):
+        return False
+    return _answers(asked)(least) != truth
+
+
+def _is_rising(expr: Any) -> bool:
+    """Whether the expression is a number, or a function of one size that does not fall as the size grows."""
+    name = type(expr).__name__
+    known = name in _ROUNDING or name in _RISING or name == "ToFloat" or expr.is_Add
+    return bool(expr.is_Symbol or expr.is_Integer or (known and all(map(_is_rising, expr.args))))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -76,8 +76,9 @@ def number(expr: Any, env: Any, emit: Emit, sizes: Sizes) -> Any:
     name = type(expr).__name__
     if name == "Identity":
         return number(expr.args[0], env, emit, sizes)
-    # torch declares every PythonMod as an integer to sympy.
-    if expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args)):
+    # torch declares every PythonMod as an integer to sympy, and no operation on bits.
+    is_integer = expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args))
+    if is_integer or name in _INTEGERS:
         return sizes.dim_of(expr, env)
     if name not in _CALLS:
         raise UnsupportedError(f"the model computes '{sizes.text_of(expr)}' from sizes, which a graph cannot express")
