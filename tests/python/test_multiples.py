@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import warnings
 from typing import Any
@@ -13,8 +14,8 @@ import torch.nn.functional as F
 from dynamic_check import CAPTURES, agrees
 
 import opbridge
-from opbridge.capture.symbolic_sizes.multiples import is_always_quotient, simplify_multiple
-from opbridge.torch_compat.symbols import FloorDiv, Mod, PythonMod
+from opbridge.capture.symbolic_sizes.multiples import is_always_quotient, quotient, simplify_multiple
+from opbridge.torch_compat.symbols import FloorDiv, IntTrueDiv, Mod, PythonMod
 
 X = sympy.Symbol("x", integer=True)
 HALF = FloorDiv(X, 2)
@@ -98,6 +99,34 @@ def test_padded_sequences_are_split_into_chunks(capture: Any, tmp_path: pathlib.
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
         agrees(model, [[(2, 10)], [(1, 1)], [(3, 4)], [(4, 9)]], ({0: "b", 1: "n"},), capture, tmp_path)
+
+
+@CAPTURES
+def test_lengths_of_windows_are_computed_with_floating_point_numbers(capture: Any, tmp_path: pathlib.Path) -> None:
+    """As in audio codecs, which pad until the last window is full, and in the formula of a convolution's length."""
+
+    def model(x: torch.Tensor) -> Any:
+        for _ in range(6):
+            full = (math.ceil((x.shape[2] - 3 + 2) / 1 + 1) - 1) * 1 + (3 - 2)
+            x = x + F.conv1d(F.pad(x, (2, full - x.shape[2])), torch.ones(2, 2, 3))
+        windows = math.floor((x.shape[2] - 1) / 2 + 1)
+        return x[..., ::2] + x[..., :windows], x[..., ::2] + x[..., : int((x.shape[2] + 3) / 2 - 1)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        exported = agrees(model, [[(1, 2, 9)], [(2, 2, 1)], [(1, 2, 4)]], ({0: "b", 2: "n"},), capture, tmp_path)
+    assert exported.graph.output[0].type.tensor_type.shape.dim[2].dim_param.count("n") == 1
+
+
+@pytest.mark.parametrize("offset", [0, 1, -2, 2.0])
+def test_quotients_with_an_integer_are_one_quotient(offset: float) -> None:
+    dividend, divisor = quotient(IntTrueDiv(X - 3, sympy.Integer(4)) + offset)
+    assert divisor == 4
+    for number in range(20):
+        assert math.floor((number - 3) / 4 + offset) == dividend.subs(X, number) // 4
+    assert quotient(IntTrueDiv(X, sympy.Integer(4)) + 0.5) is None
+    assert quotient(IntTrueDiv(X, HALF)) is None
+    assert quotient(X + 1.0) is None
 
 
 @CAPTURES

@@ -58,6 +58,8 @@ EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
+FLOOR_OF_SYMBOL = PatchPoint(SymNode, "_floor")
+TRUNC_OF_SYMBOL = PatchPoint(SymNode, "_trunc")
 MAXIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_max")
 MINIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_min")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
@@ -159,6 +161,7 @@ __all__ = [
     "FLOAT_FORMAT",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
+    "FLOOR_OF_SYMBOL",
     "FUNCTION_MODE",
     "INDEX_OF_SLICE",
     "INTEGER_DIVISION",
@@ -177,6 +180,7 @@ __all__ = [
     "SPLIT",
     "SPLIT_METHOD",
     "SYMBOL_REPLACEMENT",
+    "TRUNC_OF_SYMBOL",
     "UNIQUE_SHAPES",
     "DimDynamic",
     "FloorDiv",

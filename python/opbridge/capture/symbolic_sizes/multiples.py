@@ -1,4 +1,4 @@
-"""Quotients of sizes that are rounded up, and minima and maxima of which one operand is always the least or greatest.
+"""Quotients of sizes that are rounded, and minima and maxima of which one operand is always the least or greatest.
 
 Networks pad images to a multiple in each stage, and divide by it. In ``(x + (k - x % k) % k) // k`` the size ``x``
 occurs twice, so the expressions of sizes would double in each stage, and torch's reasoning about them take minutes.
@@ -6,26 +6,30 @@ occurs twice, so the expressions of sizes would double in each stage, and torch'
 tensor that is cropped to ``x`` has that size.
 
 "Same" padding does this by ``max((ceil(x / 2) - 1) * 2 + 3 - x, 0)`` before each convolution, in which ``x`` occurs
-twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and the maximum of what is always greater is that. So is the minimum
-of what is always less: torch takes the minimum of an index and the size of the axis, and could not tell otherwise that
-``x[start : start + 8]`` has 8 elements.
+twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and ``floor((x - 3) / k + 1)``, the number of windows, is
+``(x - 3 + k) // k``. The maximum of what is always greater is that. So is the minimum of what is always less: torch
+takes the minimum of an index and the size of the axis, and could not tell otherwise that ``x[start : start + 8]`` has 8
+elements.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
 
 from opbridge.capture.patching import patch
 from opbridge.capture.symbolic_sizes.model_branches import Branches
+from opbridge.torch_compat.lookup import PatchPoint
 from opbridge.torch_compat.symbols import (
     CEIL_OF_SYMBOL,
+    FLOOR_OF_SYMBOL,
     INTEGER_DIVISION,
     MAXIMUM_OF_SYMBOLS,
     MINIMUM_OF_SYMBOLS,
+    TRUNC_OF_SYMBOL,
     FloorDiv,
     IntTrueDiv,
     Mod,
@@ -37,24 +41,32 @@ from opbridge.torch_compat.symbols import (
 
 @contextlib.contextmanager
 def shorten_expressions(branches: Branches) -> Iterator[None]:
-    """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once; rounds quotients up
+    """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once; rounds quotients
     without floating-point numbers; leaves out the smaller operand of a maximum and the greater one of a minimum.
     ``branches`` know the ranges."""
     original = INTEGER_DIVISION.original
-    round_up, maximum, minimum = CEIL_OF_SYMBOL.original, MAXIMUM_OF_SYMBOLS.original, MINIMUM_OF_SYMBOLS.original
+    maximum, minimum = MAXIMUM_OF_SYMBOLS.original, MINIMUM_OF_SYMBOLS.original
 
     def divide(self: Any, other: Any) -> Any:
         if get_proxy_mode() is None and (short := simplify_multiple(self.expr)) is not self.expr:
             self = with_expression(self, short)
         return original(self, other)
 
-    def ceil(self: Any) -> Any:
-        quotient = self.expr
-        if get_proxy_mode() is None and isinstance(quotient, IntTrueDiv) and quotient.args[1].is_Integer:
-            size, divisor = quotient.args
-            if divisor > 0:
-                return with_expression(round_up(self), FloorDiv(size + divisor - 1, divisor))
-        return round_up(self)
+    def by_integers(rounding: PatchPoint, sum_of: Callable[[Any, Any], Any]) -> Any:
+        """Divides the integers that ``sum_of`` makes of dividend and divisor; None leaves the rounding to torch."""
+        by_torch = rounding.original
+
+        def rounded(self: Any) -> Any:
+            if get_proxy_mode() is None and (found := quotient(self.expr)):
+                dividend, divisor = found
+                if (whole := sum_of(dividend, divisor)) is not None:
+                    return with_expression(by_torch(self), FloorDiv(whole, divisor))
+            return by_torch(self)
+
+        return patch(rounding, rounded)
+
+    def unless_negative(dividend: Any, _: Any) -> Any:
+        return dividend if branches.is_decided(sympy.Ge(dividend, 0), True) else None
 
     def in_order(one: Any, other: Any) -> tuple[Any, Any] | None:
         """The operand that is never greater than the other one, and that; None if both may be."""
@@ -74,11 +86,26 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
 
     with (
         patch(INTEGER_DIVISION, divide),
-        patch(CEIL_OF_SYMBOL, ceil),
+        by_integers(CEIL_OF_SYMBOL, lambda dividend, divisor: dividend + divisor - 1),
+        by_integers(FLOOR_OF_SYMBOL, lambda dividend, _: dividend),
+        by_integers(TRUNC_OF_SYMBOL, unless_negative),
         patch(MAXIMUM_OF_SYMBOLS, greater),
         patch(MINIMUM_OF_SYMBOLS, lesser),
     ):
         yield
+
+
+def quotient(expr: Any) -> tuple[Any, Any] | None:
+    """The integers whose quotient ``expr`` is, for ``x / k`` and ``x / k + 1``. Sizes are far below 2^51, up to which
+    the sum of floating-point numbers is rounded to the same integer."""
+    quotients = [term for term in sympy.Add.make_args(expr) if isinstance(term, IntTrueDiv)]
+    if len(quotients) != 1:
+        return None
+    dividend, divisor = quotients[0].args
+    offset = expr - quotients[0]
+    if not (divisor.is_Integer and divisor > 0 and offset.is_number and float(offset).is_integer()):
+        return None
+    return dividend + int(offset) * divisor, divisor
 
 
 def simplify_multiple(size: Any) -> Any:
