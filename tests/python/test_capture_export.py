@@ -83,3 +83,26 @@ def test_a_branch_on_data_is_refused_with_its_line():
         capture(Until(), (torch.rand(2),))
     assert caught.value.where.endswith("in forward: if (x > 9).all():")
     assert "Caused by" not in caught.value.message
+
+
+def test_an_error_of_a_module_may_be_caught():
+    """As where some of the layers in a row take the lengths of the sequences."""
+
+    class Scaling(nn.Module):
+        def forward(self, x, lengths):
+            return x * lengths
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([Scaling(), nn.Sequential(nn.ReLU(), nn.Linear(3, 3)), Scaling()])
+
+        def forward(self, x):
+            for layer in self.layers:
+                try:
+                    x = layer(x, lengths=x.sum(1, keepdim=True))
+                except TypeError:
+                    x = layer(x)
+            return x
+
+    opbridge.export(Rows(), (torch.rand(2, 3),), verify=True)

@@ -68,6 +68,7 @@ USED = {
     "exporting.PRINT": "refused",
     "exporting.STACK_TRACE": "questions",
     "exporting.STACK_TRACE_FILTER": "questions",
+    "exporting.MODULE_CALL_OF_FX": "questions",
     "exporting.TRACER_OF_MAKE_FX": "questions",
     "fake_tensors.MAY_TURN_CONST": "constants",
     "flex_attention.EMPTY_BLOCK_MASK": "flexible",

@@ -42,6 +42,7 @@ with look_up():
     expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # ShapeEnv() loads torch._dynamo
     expect(fx, "is_fx_symbolic_tracing", "CURRENT_PATCHER", "_new_patcher")
     expect(fx._Patcher(), "patches_made")
+    expect(fx.Tracer(), "module_stack")
     expect(proxy_tensor, "_CURRENT_MAKE_FX_TRACER")
     expect(_functorch, "fake_tensor_propagate_real_tensors", "generate_fake_kernels_from_real_mismatches")
 
@@ -61,6 +62,7 @@ FAKE_STATE = PatchPoint(_trace, "_fakify_params_buffers")
 BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
 BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
 METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
+MODULE_CALL_OF_FX = PatchPoint(fx.Tracer, "call_module")
 TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
 FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
 FX_FLAG = "_is_fx_tracing_flag"
@@ -151,6 +153,7 @@ __all__ = [
     "LAZY_GRAPH_MODULE",
     "LOGGER_OF_FAKE_TENSORS",
     "METHOD_PATCH_OF_FX",
+    "MODULE_CALL_OF_FX",
     "NESTING_OF_VMAP",
     "PATCHER_OF_FX",
     "PRINT",

@@ -137,6 +137,7 @@ def _exported_once(
             confine_export(),
             watch_sizes(sizes, fixings, caught),
             _watch_functions(caught, assigned),
+            _leave_failed_modules(),
             _restore_marks(inputs.tensors),
             _equate_sizes(sizes),
             _declare_keywords(model, inputs, sizes),
@@ -228,6 +229,25 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
                 raise
 
     with patch(exporting.FUNCTION_HANDLER, Seeing):
+        yield
+
+
+@contextlib.contextmanager
+def _leave_failed_modules() -> Iterator[None]:
+    """Lets a model catch an error of one of its modules, as of ``layer(x, lengths=lengths)`` where the layer takes no
+    lengths: torch would go on as if it were still in that module, and fail."""
+    call = exporting.MODULE_CALL_OF_FX.original
+
+    def call_module(self: Any, *args: Any, **options: Any) -> Any:
+        depth = len(self.module_stack)
+        try:
+            return call(self, *args, **options)
+        except Exception:
+            while len(self.module_stack) > depth:
+                self.module_stack.popitem()
+            raise
+
+    with patch(exporting.MODULE_CALL_OF_FX, call_module):
         yield
 
 
