@@ -145,6 +145,11 @@ def of_forward_mode(model: Model, x: torch.Tensor) -> Any:
     return torch.func.jvp(torch.sin, (x,), (x,))
 
 
+def of_batches(model: Model, x: torch.Tensor) -> Any:
+    jacobian = torch.autograd.functional.jacobian
+    return jacobian(torch.sin, x, vectorize=True), jacobian(torch.sin, x, vectorize=True, strategy="forward-mode")
+
+
 def encoder() -> Model:
     layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
@@ -220,6 +225,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
         Model(of_recurrent_and_vmap, lstm=nn.LSTM(3, 3)), (torch.rand(4, 2, 3),), dynamic_axes={"args_0": {0: "n"}}
     ),
     "derivatives": lambda: capture(Model(of_derivatives), (X,)),
+    "batched gradients": lambda: capture(Model(of_batches), (X,)),
     "forward mode": lambda: capture(Model(of_forward_mode), (X,)),
     "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),

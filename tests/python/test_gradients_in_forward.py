@@ -514,3 +514,38 @@ def test_transforms_that_fail_are_left():
             opbridge.capture.capture(model, (torch.ones(3, 2),), how=capture)
         torch.rand(2)  # not allowed in vmap
         assert jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))[1] == 1
+
+
+def batched_gradients(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.enable_grad():
+        x, unused = x.detach().requires_grad_(), torch.ones(2, requires_grad=True)
+        y = torch.tanh(x @ W)
+        rows = torch.eye(y.shape[1]).unsqueeze(1).expand(-1, *y.shape)
+        given = {"is_grads_batched": True, "create_graph": True, "allow_unused": True}
+        none, of_rows = torch.autograd.grad(y, (unused, x), rows, **given)
+        assert none is None
+        return of_rows, torch.autograd.grad(of_rows.square().sum(), x)[0]
+
+
+BATCHED = {
+    "grad": batched_gradients,
+    "jacobian": lambda x: torch.autograd.functional.jacobian(lambda x: torch.tanh(x @ W).sum(0), x, vectorize=True),
+    "hessian": lambda x: torch.autograd.functional.hessian(lambda x: torch.tanh(x @ W).sum(), x, vectorize=True),
+}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
+@pytest.mark.parametrize("name", BATCHED)
+def test_batched_gradients(name, dynamic, capture, tmp_path):
+    others = () if dynamic is None else ((torch.randn(1, W.shape[0]),), (torch.randn(5, W.shape[0]),))
+    check(BATCHED[name], tmp_path, torch.randn(3, W.shape[0]), capture=capture, dynamic=dynamic, others=others)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_batched_derivatives_in_forward_mode_are_refused(capture, tmp_path):
+    def model(x):
+        return torch.autograd.functional.jacobian(torch.tanh, x, vectorize=True, strategy="forward-mode")
+
+    with pytest.raises(UnsupportedError, match="jacfwd"):
+        opbridge.export(model, (torch.randn(3),), tmp_path / "model.onnx", capture=capture)

@@ -114,6 +114,8 @@ USED = {
     "patch_points.TO_SPARSE": "sparse",
     "patch_points.TO_SPARSE_COO": "sparse",
     "patch_points.TO_SPARSE_CSR": "sparse",
+    "patch_points.VMAP_OF_DERIVATIVES": "batched gradients",
+    "patch_points.VMAP_OF_GRADIENTS": "batched gradients",
     "symbols.AS_ARRAY": "sizes",
     "symbols.AS_TENSOR": "sizes",
     "symbols.BIT_LENGTH": "sizes",

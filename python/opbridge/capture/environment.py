@@ -11,6 +11,7 @@ import torch
 
 from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.patching import current_thread, patch, patch_code
+from opbridge.capture.rewrites.batched_gradients import follow_batched_gradients
 from opbridge.capture.rewrites.causal_attention import patch_causal_bias
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_transforms, leave_transforms
@@ -94,6 +95,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         patch(IS_EXPORTING, exporting),
         patch(CHECKS_OF_DISTRIBUTIONS, False),
         patch_causal_bias(),
+        follow_batched_gradients(),
         enter_inference(model, mode, with_gradients),
         _leave_transforms(),
     ):

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import torch
+import torch._vmap_internals
 import torch.fx._symbolic_trace
 import torch.fx.traceback
 from torch import nn
@@ -29,6 +30,9 @@ REVERT_FX: Any = REVERSION_OF_FX.original
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")
 CALL_OF_HIGHER_ORDER_OPERATOR = PatchPoint(torch._ops.HigherOrderOperator, "__call__")
 LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getattribute__")
+
+VMAP_OF_GRADIENTS = PatchPoint(torch._vmap_internals, "_vmap")  # of autograd.grad(…, is_grads_batched=True)
+VMAP_OF_DERIVATIVES = PatchPoint(torch.autograd.functional, "_vmap")  # of jacobian(…, strategy="forward-mode")
 
 # The fast paths of transformers.
 FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")
