@@ -116,6 +116,18 @@ def test_einsum_of_matrices(equation):
     check(function, *tensors(2), dynamic=tuple(dynamic), also=[tensors(1), tensors(3), tensors(0)])
 
 
+@pytest.mark.parametrize("equation", ["bij,bjk->bik", "bij,bkj->ki", "bij,bij->ib", "bij,bjk,bj->k"])
+def test_einsum_broadcasts_a_size_of_1(equation):
+    terms = equation.split("->")[0].split(",")
+
+    def tensors(batch):
+        return [torch.randn([1 if i == 0 else batch, *[3] * (len(term) - 1)]) for i, term in enumerate(terms)]
+
+    function = {equation: lambda *tensors: torch.einsum(equation, *tensors)}
+    dynamic = tuple({} if i == 0 else {0: "batch"} for i in range(len(terms)))
+    check(function, *tensors(2), dynamic=dynamic, also=[tensors(1), tensors(4)])
+
+
 def test_einsum_of_different_ranks():
     check(
         {

@@ -115,11 +115,21 @@ bool is_diagonal(std::string letters) {
   return std::ranges::adjacent_find(letters) != letters.end();
 }
 
-// The product of two terms, summed over the letters that are not in `result`. No tensor if a dim may
-// broadcast.
+Term without(GraphBuilder& g, const Term& term, char letter) {
+  return {g.squeeze(term.tensor, {term.axis(letter)}),
+          only(term.letters, [&](char each) { return each != letter; })};
+}
+
+// The product of two terms, summed over the letters that are not in `result`. No tensor if it is not known
+// whether a dim broadcasts.
 Term product_of(GraphBuilder& g, Term a, Term b, const std::string& result) {
+  for (char letter : std::string(a.letters)) {
+    if (!has(b.letters, letter) || a.dim(letter) == b.dim(letter)) continue;
+    if (!a.dim(letter).is(1) && !b.dim(letter).is(1)) return {};
+    Term& broadcast = a.dim(letter).is(1) ? a : b;
+    broadcast = without(g, broadcast, letter);
+  }
   const std::string shared = only(a.letters, [&](char each) { return has(b.letters, each); });
-  if (std::ranges::any_of(shared, [&](char each) { return a.dim(each) != b.dim(each); })) return {};
 
   a = summed_to(g, a, result + b.letters);
   b = summed_to(g, b, result + a.letters);
