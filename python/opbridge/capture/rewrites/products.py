@@ -14,9 +14,11 @@ class MultiplyInOrder(TorchFunctionMode):
     """Multiplies tensors of symbolic sizes from left to right."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {name: value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
-        multiply = None if "out" in given else _PRODUCTS.get(func)
-        return func(*args, **given) if multiply is None else multiply(func, *args, **given)
+        given = kwargs or {}
+        multiply = _PRODUCTS.get(func)
+        if multiply is None or given.get("out") is not None:
+            return func(*args, **given)
+        return multiply(func, *args, **{name: value for name, value in given.items() if name != "out"})
 
 
 def _einsum(original: Callable[..., Any], equation: Any, *operands: Any) -> Any:
