@@ -25,6 +25,7 @@ from torch.utils._sympy.functions import (
     Mod,
     OpaqueUnaryFn_log2,
     OpaqueUnaryFn_sqrt,
+    PowByNatural,
     PythonMod,
     RoundToInt,
     ToFloat,
@@ -51,7 +52,9 @@ N = sympy.Symbol("n", integer=True, positive=True)
         sympy.Le(RoundToInt(FloatTrueDiv(ToFloat(N - 1), sympy.Float(2))) + FloorDiv(N, 2), N),
         sympy.Eq(RoundToInt(IntTrueDiv(2 * N + 1, 2)) - N - Mod(N, 2), 0),
         sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 0),
+        sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(2 * N))), 1),
         sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) + N, 1),
+        sympy.Ge(PowByNatural(2, CeilToInt(OpaqueUnaryFn_log2(ToFloat(2 * N)))) - N, 1),
     ],
 )
 def test_what_is_always_true(always: Any) -> None:
@@ -74,7 +77,11 @@ def test_what_is_always_true(always: Any) -> None:
         (sympy.Eq(RoundToInt(IntTrueDiv(N, 2)), FloorDiv(N, 2)), True),
         (sympy.Le(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 10), True),
         (sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 1), True),
+        (sympy.Ge(PowByNatural(2, CeilToInt(OpaqueUnaryFn_log2(ToFloat(N)))), 2), True),
+        (sympy.Ge(N - PowByNatural(2, CeilToInt(OpaqueUnaryFn_log2(ToFloat(N)))), 0), True),
+        (sympy.Ge(PowByNatural(3, CeilToInt(OpaqueUnaryFn_log2(ToFloat(N)))) - 2 * N, 0), True),
         (sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) - N, -1), True),
+        (sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) * -2, -4), True),
     ],
 )
 def test_what_other_sizes_may_answer_otherwise(sometimes: Any, truth: bool) -> None:

@@ -68,7 +68,7 @@ def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bo
         return False
     count = _count_to_try([asked.lhs - asked.rhs for asked, _ in wanted])
     if count is None:
-        return any(_rises_above(asked, truth, least) for asked, truth in wanted)
+        return any(_is_above(asked, truth, least, most) for asked, truth in wanted)
     last = least + count if most is None else min(least + count, most)
     return last - least < _MOST_TRIED and _are_never(tuple(wanted), least, last)
 
@@ -77,16 +77,32 @@ def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bo
 _BELOW = {(sympy.Ge, False), (sympy.Lt, True), (sympy.Gt, False), (sympy.Le, True)}
 
 
-def _rises_above(asked: Any, truth: bool, least: int) -> bool:
-    """Whether ``asked`` has another answer than ``truth`` from the size ``least`` on, as ``ceil(log2(n)) < 0``."""
+def _is_above(asked: Any, truth: bool, least: int, most: int | None) -> bool:
+    """Whether ``asked`` has another answer than ``truth`` from the size ``least`` on, as ``ceil(log2(n)) < 0`` and
+    ``2 ** ceil(log2(n)) < n``."""
     difference = asked.lhs - asked.rhs
-    if (type(asked), truth) not in _BELOW or least < 1 or not _is_rising(difference):
+    if (type(asked), truth) not in _BELOW or least < 1:
         return False
-    return _answers(asked)(least) != truth
+    if _is_rising(difference):
+        return _answers(asked)(least) != truth
+    bound = sympy.Add(*map(_without_power, sympy.Add.make_args(difference)))
+    return bound != difference and are_impossible(((type(asked)(bound, 0, evaluate=False), truth),), least, most)
+
+
+def _without_power(term: Any) -> Any:
+    """The number ``n`` for the next power of 2, ``2 ** ceil(log2(n))``, which is at least that; others as they are."""
+    size = term
+    for name in ("PowByNatural", "CeilToInt", "OpaqueUnaryFn_log2", "ToFloat"):
+        if type(size).__name__ != name or (name == "PowByNatural" and size.args[0] != 2):
+            return term
+        size = size.args[-1]
+    return size
 
 
 def _is_rising(expr: Any) -> bool:
     """Whether the expression is a number, or a function of one size that does not fall as the size grows."""
+    if expr.is_Mul and len(expr.args) == 2:
+        return bool(expr.args[0].is_Integer and expr.args[0] > 0 and _is_rising(expr.args[1]))
     name = type(expr).__name__
     known = name in _ROUNDING or name in _RISING or name == "ToFloat" or expr.is_Add
     return bool(expr.is_Symbol or expr.is_Integer or (known and all(map(_is_rising, expr.args))))
