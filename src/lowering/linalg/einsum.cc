@@ -125,8 +125,8 @@ Term without(GraphBuilder& g, const Term& term, char letter) {
 Term product_of(GraphBuilder& g, Term a, Term b, const std::string& result) {
   for (char letter : std::string(a.letters)) {
     if (!has(b.letters, letter) || a.dim(letter) == b.dim(letter)) continue;
-    if (!a.dim(letter).is(1) && !b.dim(letter).is(1)) return {};
     Term& broadcast = a.dim(letter).is(1) ? a : b;
+    if (!broadcast.dim(letter).is(1)) return {};
     broadcast = without(g, broadcast, letter);
   }
   const std::string shared = only(a.letters, [&](char each) { return has(b.letters, each); });
@@ -157,7 +157,7 @@ Term product_of(GraphBuilder& g, Term a, Term b, const std::string& result) {
 
 // MatMul, or Mul and ReduceSum, instead of Einsum: runtimes fuse them with their neighbors and prepare their
 // weights. Multiplies from left to right, as PyTorch does. Nothing for one term, if a term takes a diagonal,
-// or if a dim may broadcast.
+// or if it is not known whether a dim broadcasts.
 Value product_of_terms(GraphBuilder& g, std::string_view equation, std::span<const Value> tensors) {
   const std::string result(equation.substr(equation.find("->") + 2));
   std::vector<Term> terms;
@@ -173,9 +173,8 @@ Value product_of_terms(GraphBuilder& g, std::string_view equation, std::span<con
     for (size_t later = i + 1; later < terms.size(); ++later) needed += terms[later].letters;
     const std::string columns =
         only(terms[i].letters, [&](char each) { return !has(product.letters, each); });
-    const bool is_last = i + 1 == terms.size();
     const std::string kept = only(product.letters + columns, [&](char each) { return has(needed, each); });
-    product = product_of(g, product, terms[i], is_last ? result : kept);
+    product = product_of(g, product, terms[i], i + 1 == terms.size() ? result : kept);
     if (!product.tensor) return {};
   }
   return product.tensor;
