@@ -219,6 +219,20 @@ def catches_for_data(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def catches_of_a_loss(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.nn.functional.gaussian_nll_loss(x, 2 * x, 0.5 - x)
+    except ValueError:
+        return x * 0
+
+
+def catches_of_a_distribution(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.distributions.Normal(x, 0.5 - x).log_prob(x)
+    except ValueError:
+        return x * 0
+
+
 def asserts_one_of_two(x: torch.Tensor) -> torch.Tensor:
     assert (x > 5).all() or (x < 5).all()
     return x + 1
@@ -239,7 +253,15 @@ def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
 @CAPTURES
 @SIZES
 @pytest.mark.parametrize(
-    "model", [catches_for_data, asserts_one_of_two, asserts_none_of, raises_unless_one_of_two_tensors]
+    "model",
+    [
+        catches_for_data,
+        catches_of_a_loss,
+        catches_of_a_distribution,
+        asserts_one_of_two,
+        asserts_none_of,
+        raises_unless_one_of_two_tensors,
+    ],
 )
 def test_other_branches_on_data(
     model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
@@ -13,6 +14,7 @@ from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.patching import current_thread, patch, patch_code
 from opbridge.capture.rewrites.batched_gradients import follow_batched_gradients
 from opbridge.capture.rewrites.causal_attention import patch_causal_bias
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_transforms, leave_transforms
 from opbridge.torch_compat.messages import lacks_gradients
@@ -93,13 +95,18 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
-        patch(CHECKS_OF_DISTRIBUTIONS, False),
+        patch(CHECKS_OF_DISTRIBUTIONS, property(_may_catch_checks)),
         patch_causal_bias(),
         follow_batched_gradients(),
         enter_inference(model, mode, with_gradients),
         _leave_transforms(),
     ):
         yield
+
+
+def _may_catch_checks(_: torch.distributions.Distribution) -> bool:
+    """Whether a distribution checks its values, which are not known: only where the model would catch the error."""
+    return in_try_block(sys._getframe(1), (ValueError,))
 
 
 @contextlib.contextmanager

@@ -76,25 +76,6 @@ def _one_hot(input: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     return F.one_hot(input, num_classes)
 
 
-def _gaussian_nll_loss(
-    input: torch.Tensor,
-    target: torch.Tensor,
-    var: Any,
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
-) -> torch.Tensor:
-    """``gaussian_nll_loss`` without the check that no variance is negative."""
-    variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
-    if variance.shape == input.shape[:-1]:  # one for each row
-        variance = variance.unsqueeze(-1)
-    variance = variance.clamp(min=eps)
-    loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
-    if full:
-        loss = loss + 0.5 * math.log(2 * math.pi)
-    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
-
-
 def _cdist(
     x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> torch.Tensor:
@@ -425,7 +406,6 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.allclose: _allclose,
     F.one_hot: _one_hot,
     F.instance_norm: _instance_norm,
-    F.gaussian_nll_loss: _gaussian_nll_loss,
     F.ctc_loss: _ctc_loss,
     torch.cdist: _cdist,
     SHAPE_AS_TENSOR: _shape_as_tensor,
