@@ -14,6 +14,7 @@ import opbridge
 from opbridge.capture.memory_layout import repeat_ones
 
 ROWS = ({0: torch.export.Dim.DYNAMIC},)
+SIZES = pytest.mark.parametrize("sizes", [None, ROWS], ids=["constant", "dynamic"])
 
 
 @pytest.mark.parametrize(
@@ -75,9 +76,33 @@ ABOVE = {
 
 
 @CAPTURES
-@pytest.mark.parametrize("sizes", [None, ROWS])
+@SIZES
 @pytest.mark.parametrize("name", ABOVE)
 def test_the_memory_around_a_view(name: str, sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     opbridge.export(ABOVE[name], (torch.rand(6, 4),), path, dynamic_shapes=sizes, capture=capture)
     opbridge.verify(path, ABOVE[name], (torch.rand(10 if sizes else 6, 4),))
+
+
+def by_memory(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    return x * 2 if y.is_set_to(y) else x
+
+
+@SIZES
+def test_a_tensor_has_its_own_memory(sizes: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    opbridge.export(by_memory, (torch.rand(6, 4),), path, dynamic_shapes=sizes, capture="export")
+    opbridge.verify(path, by_memory, (torch.rand(6, 4),))
+
+
+@SIZES
+def test_memory_of_two_tensors_is_not_compared(sizes: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="is_set_to compares the memory of two tensors"):
+        opbridge.export(
+            lambda x: x * 2 if x.is_set_to(x[:]) else x,
+            (torch.rand(6, 4),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=sizes,
+            capture="export",
+        )

@@ -52,7 +52,20 @@ from opbridge.torch_compat import (
 from opbridge.torch_compat.messages import fixed_size
 from opbridge.torch_compat.symbols import set_size_oblivious
 
-_CALLED_INSTEAD: dict[Any, Any] = {DATA.__get__: torch.Tensor.detach, torch.Tensor.__setitem__: assign, **COPIES}
+
+def _is_set_to(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """``tensor.is_set_to(other)``; torch would compare two copies, which never have the same memory."""
+    if tensor is not other:
+        raise UnsupportedError("is_set_to compares the memory of two tensors, which an exported model does not have")
+    return True
+
+
+_CALLED_INSTEAD: dict[Any, Any] = {
+    DATA.__get__: torch.Tensor.detach,
+    torch.Tensor.__setitem__: assign,
+    torch.Tensor.is_set_to: _is_set_to,
+    **COPIES,
+}
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
