@@ -187,7 +187,7 @@ def matrices(a, b):
 def orders(x):
     values, indices = x.sort(1, descending=True)
     return (
-        *(values, indices, x.topk(3), x.kthvalue(2), x.median(1), x.cumsum(1), x.cummax(0), x.argmax(1), x.flip(0)),
+        *(values, indices, *x.topk(3), *x.kthvalue(2), *x.median(1), x.cumsum(1), *x.cummax(0), x.argmax(1), x.flip(0)),
         *(x.chunk(3, 1), x.rot90(), x.diff(2), x.std(1, correction=1), x.quantile(0.3), x.histc(4, -1.0, 1.0)),
         *(
             torch.bucketize(x, torch.tensor([0.0, 1.0])),
