@@ -207,6 +207,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "branches": lambda: capture(Model(of_branches), (X,)),
     "traced branches": lambda: capture(Model(of_branches), (X,), how="trace"),
     "compiled": lambda: capture(compiled(), (X,), how="trace"),
+    "region": lambda: capture(lambda x: torch.compiler.nested_compile_region(lambda y: y.exp())(x), (X,), how="trace"),
     "attributes": lambda: capture(counting(), (X,)),
     "sizes": lambda: capture(Model(of_sizes), (X, X), dynamic_axes={"args_0": {0: "n"}, "args_1": {0: "m"}}),
     "slice": lambda: capture(

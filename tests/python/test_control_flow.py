@@ -276,3 +276,39 @@ def test_a_scan_that_torch_writes_out_for_the_example_is_refused(tmp_path):
 
     with pytest.raises(UnsupportedError, match="the model fixes it to 3"):
         opbridge.export(function, (torch.rand(3, 2),), tmp_path / "model.onnx", dynamic_shapes=ROWS[:1])
+
+
+def chosen(index, x):
+    switch = pytest.importorskip("torch._higher_order_ops.switch", reason="torch 2.13 has no torch.switch").switch
+    branches = (lambda x: (x.cos(), x + x.shape[0]), lambda x: (x.sin(), x * 3), lambda x: (x.abs(), x - 1))
+    return switch(index, branches, [x])
+
+
+def test_a_choice_of_several_branches(tmp_path):
+    def model(x, index):
+        return chosen(index, x)
+
+    opbridge.export(model, (EXAMPLES[0][0], torch.tensor(1)), tmp_path / "model.onnx", dynamic_shapes=(ROWS[0], None))
+    for rows, index in ((1, 0), (3, 1), (4, 2), (5, 9), (2, -3)):
+        opbridge.verify(tmp_path / "model.onnx", model, (torch.randn(rows, 3), torch.tensor(index)))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_choice_by_a_size(capture, tmp_path):
+    def model(x):
+        return chosen(x.shape[0] - 2, x)
+
+    opbridge.export(model, (torch.randn(3, 3),), tmp_path / "model.onnx", dynamic_shapes=ROWS[:1], capture=capture)
+    for rows in (1, 2, 3, 4, 5):
+        opbridge.verify(tmp_path / "model.onnx", model, (torch.randn(rows, 3),))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_nested_region_of_torch_compile(capture, tmp_path):
+    region = torch.compiler.nested_compile_region(lambda x: torch.sin(x) * x.shape[0])
+
+    def model(x):
+        return region(x) + region(x * 2)
+
+    opbridge.export(model, (torch.rand(3, 2),), tmp_path / "model.onnx", capture=capture, dynamic_shapes=ROWS[:1])
+    opbridge.verify(tmp_path / "model.onnx", model, (torch.rand(5, 2),))

@@ -78,6 +78,7 @@ USED = {
     "patch_points.ANNOTATION": "branches",
     "patch_points.ATTENTION": "attention",
     "patch_points.ATTENTION_OF_CAUSAL_BIAS": "causal",
+    "patch_points.CALL_OF_COMPILE_REGION": "region",
     "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
     "patch_points.CAUSAL_MASK": "attention",
     "patch_points.CHECKS_OF_DISTRIBUTIONS": "distribution",

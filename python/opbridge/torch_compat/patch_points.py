@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ IS_COMPILING = PatchPoint(torch.compiler, "_is_compiling_flag")
 IS_EXPORTING = PatchPoint(torch.compiler, "_is_exporting_flag")
 COMPILE_SESSION = PatchPoint(torch.compiler, "_compile_session_context")
 COMPILE = PatchPoint(torch, "compile")
+_REGIONS: Any = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # hidden by a class of its name
+CALL_OF_COMPILE_REGION = PatchPoint(_REGIONS, "invoke_subgraph_placeholder")
 ANNOTATION = PatchPoint(torch.fx.traceback, "annotate")  # of nodes, by a dict that all threads share
 REVERSION_OF_FX = PatchPoint(torch.fx._symbolic_trace, "_maybe_revert_all_patches")
 REVERT_FX: Any = REVERSION_OF_FX.original

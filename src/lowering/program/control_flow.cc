@@ -46,20 +46,44 @@ Value truth(GraphBuilder& g, Value value) {
   return g.reshape(g.cast(value, ElementType::boolean), std::vector<Dim>());
 }
 
+using Making = std::function<std::vector<Value>(GraphBuilder&)>;
+
+std::vector<Value> either(GraphBuilder& g, Value condition, size_t outputs, const Making& then,
+                          const Making& otherwise) {
+  const auto graph = [&](const char* name, const Making& make) {
+    return attr(name,
+                g.subgraph(name, {}, [&](GraphBuilder& b, const std::vector<Value>&) { return make(b); }));
+  };
+  return g.op_list("If", outputs, {condition, graph("then_branch", then), graph("else_branch", otherwise)});
+}
+
 // cond(predicate, if true, if false, operands)
 std::vector<Value> branch(const SymbolicCall& call) {
-  GraphBuilder& g = call.g;
   const std::vector<Value> operands = values(call, 3);
-  if (const bool* known = std::get_if<bool>(&argument(call, 0)))
-    return call.bodies.lower_body(body(call, *known ? 1 : 2), g, operands);
-  const auto graph = [&](const char* name, size_t index) {
-    return attr(name, g.subgraph(name, {}, [&](GraphBuilder& b, const std::vector<Value>&) {
-      return call.bodies.lower_body(body(call, index), b, operands);
-    }));
+  const auto from = [&](size_t index) -> Making {
+    return [&call, &operands, index](GraphBuilder& g) {
+      return call.bodies.lower_body(body(call, index), g, operands);
+    };
   };
-  return g.op_list("If", call.node.outputs.size(),
-                   {truth(g, symbolic_detail::Decode<Value>::get(call, 0)), graph("then_branch", 1),
-                    graph("else_branch", 2)});
+  if (const bool* known = std::get_if<bool>(&argument(call, 0))) return from(*known ? 1 : 2)(call.g);
+  const Value condition = truth(call.g, symbolic_detail::Decode<Value>::get(call, 0));
+  return either(call.g, condition, call.node.outputs.size(), from(1), from(2));
+}
+
+// switch(index, branch 0, branch 1, …, operands)
+std::vector<Value> choice(const SymbolicCall& call) {
+  if (call.arguments.size() < 3) call.g.refuse("it has no branches");
+  const size_t last = call.arguments.size() - 2;
+  const std::vector<Value> operands = values(call, last + 1);
+  const Value index = call.g.cast(symbolic_detail::Decode<Value>::get(call, 0), ElementType::int64);
+  const std::function<std::vector<Value>(GraphBuilder&, size_t)> from = [&](GraphBuilder& g, size_t at) {
+    const auto chosen = [&](GraphBuilder& b) { return call.bodies.lower_body(body(call, at), b, operands); };
+    if (at == last) return chosen(g);
+    const Value number = g.scalar(static_cast<int64_t>(at) - 1, ElementType::int64);
+    return either(g, truth(g, g.op("Equal", index, number)), call.node.outputs.size(), chosen,
+                  [&](GraphBuilder& b) { return from(b, at + 1); });
+  };
+  return from(call.g, 1);
 }
 
 // while_loop(condition, step, carried, others)
@@ -97,7 +121,7 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
     return g.op_list("Scan", outputs,
                      {joined(states, slices), attr("body", graph), attr("num_scan_inputs", count)});
   };
-  const auto no_steps = [&](GraphBuilder& g, const std::vector<Value>&) {
+  const auto no_steps = [&](GraphBuilder& g) {
     std::vector<Value> results = states;
     for (const ir::TensorType& type : stacked) results.push_back(filled(g, *type.dims, 0, type.element_type));
     return results;
@@ -106,14 +130,10 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
   GraphBuilder& g = call.g;
   if (slices.empty()) call.g.refuse("it has nothing to scan");
   const Dim length = slices[0].dim(0);
-  if (length.is(0)) return no_steps(g, {});
+  if (length.is(0)) return no_steps(g);
   if (!tensor::may_be_zero(length)) return steps(g);
-  Value is_empty = g.op("Equal", g.size(length), g.scalar(0, ElementType::int64));
-  const ir::GraphPtr otherwise =
-      g.subgraph("else_branch", {}, [&](GraphBuilder& b, const std::vector<Value>&) { return steps(b); });
-  return g.op_list("If", outputs,
-                   {is_empty, attr("then_branch", g.subgraph("then_branch", {}, no_steps)),
-                    attr("else_branch", otherwise)});
+  const Value is_empty = g.op("Equal", g.size(length), g.scalar(0, ElementType::int64));
+  return either(g, is_empty, outputs, no_steps, steps);
 }
 
 // scan(step, states, slices, others), and map_impl(step, slices, others), which has no states.
@@ -161,6 +181,7 @@ void register_control_flow(SymbolicRegistry& registry) {
                           std::move(function)});
   };
   on("cond", 11, branch);
+  on("switch", 11, choice);
   on("while_loop", 11, loop);
   on("scan", 11, [](const SymbolicCall& call) { return scan(call, values(call, 1), 2); });
   on("map_impl", 11, [](const SymbolicCall& call) { return scan(call, {}, 1); });

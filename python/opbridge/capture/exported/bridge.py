@@ -291,7 +291,7 @@ class _Bridge:
         if name == "with_effects":
             self._values[node] = self._with_effects(node)
             return
-        arguments = tuple(self._argument(argument) for argument in node.args)
+        arguments = tuple(self._argument(argument) for argument in _with_bodies_apart(node.args))
         names = argument_names(arguments)
         made = (node.name, node.meta.get("val"))
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
@@ -310,7 +310,7 @@ class _Bridge:
 
     def _argument(self, argument: Any) -> Any:
         """Converts an argument: a body becomes a graph, and a number that is passed to a body becomes a value."""
-        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
+        if _is_body(argument):
             return self._body(argument)
         if not isinstance(argument, (list, tuple)):
             return argument
@@ -352,6 +352,19 @@ class _Bridge:
             elif node.op == "output":
                 return self._resolve(node.args[0])
         return None
+
+
+def _is_body(argument: Any) -> bool:
+    return isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
+
+
+def _with_bodies_apart(arguments: Sequence[Any]) -> Iterator[Any]:
+    """The arguments of a higher-order operator, with each body of a list, as of torch.switch, as one of its own."""
+    for argument in arguments:
+        if isinstance(argument, (list, tuple)) and argument and all(map(_is_body, argument)):
+            yield from argument
+        else:
+            yield argument
 
 
 _MUTATIONS = tuple(

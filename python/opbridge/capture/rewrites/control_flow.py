@@ -38,6 +38,15 @@ def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[A
     return (true_fn if pred else false_fn)(*operands)
 
 
+def _switch(index: Any, branches: Sequence[Function], operands: Sequence[Any]) -> Any:
+    if not isinstance(index, torch.SymInt):
+        return branches[int(index)](*operands)
+    for i, branch in enumerate(branches[:-1]):  # each question is a branch by a size, which goes both ways
+        if index == i:
+            return branch(*operands)
+    return branches[-1](*operands)
+
+
 def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
     carried = tuple(carried)
     if not cond_fn(*carried, *additional):  # eager mode copies what it then returns
@@ -64,4 +73,4 @@ def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor],
 
 
 # Operators whose kernels refuse to run while a mode, such as that of fake tensors, is active.
-_FOLLOWED: dict[str, Function] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
+_FOLLOWED: dict[str, Function] = {"cond": _cond, "switch": _switch, "while_loop": _while_loop, "scan": _scan}
