@@ -22,6 +22,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "bernoulli": lambda x, p: of.Bernoulli(logits=x).log_prob((p > 0).float()),
     "beta": lambda x, p: of.Beta(x.exp(), p.exp()).log_prob(x.sigmoid()),
     "divergence": lambda x, p: of.kl_divergence(of.Normal(x, p.exp()), of.Normal(p, x.exp())),
+    "divergence of vectors": lambda x, p: of.kl_divergence(
+        of.MultivariateNormal(x, torch.diag_embed(p.exp())), of.MultivariateNormal(p, torch.eye(3) * 2)
+    ),
     "quantiles": lambda x, p: of.Laplace(x, p.exp()).icdf(p.sigmoid()),
     "squashed": lambda x, p: of.TransformedDistribution(
         of.Normal(x, p.exp()), [of.transforms.TanhTransform(cache_size=1)]

@@ -122,6 +122,7 @@ USED = {
     "symbols.BIT_LENGTH": "sizes",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",
+    "symbols.BROADCAST_SHAPE": "sizes",
     "symbols.CEIL_OF_SYMBOL": "sizes",
     "symbols.INT_FORMAT": "sizes",
     "symbols.FLOAT_FORMAT": "sizes",

@@ -81,6 +81,7 @@ AVERAGES, MAXIMA = (  # of windows, whose lengths they make numbers
 NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
 SPLIT = PatchPoint(torch, "tensor_split")  # it compares the remainder of a size with the index of each part
 SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
+BROADCAST_SHAPE = PatchPoint(torch._C, "_infer_size")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # it asks whether each size is 1
 INDEX_OF_SLICE = PatchPoint(fake_impls, "_compute_slice_index")
 NUMBER_OF_TYPE = PatchPoint(torch._prims_common.wrappers, "_maybe_convert_to_dtype")
@@ -151,6 +152,7 @@ __all__ = [
     "BOOL_TEXT",
     "BRANCHING_FILES",
     "BROADCASTING",
+    "BROADCAST_SHAPE",
     "CEIL_OF_SYMBOL",
     "CONVERSION_TO_INT",
     "EXPECTATION",

@@ -36,7 +36,16 @@ from opbridge.torch_compat import (
     transforms_are_active,
 )
 from opbridge.torch_compat.lookup import PatchPoint
-from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD, SPLIT, SPLIT_METHOD
+from opbridge.torch_compat.symbols import (
+    AS_ARRAY,
+    AS_TENSOR,
+    BROADCAST_SHAPE,
+    LINSPACE,
+    NEW_TENSOR,
+    PAD,
+    SPLIT,
+    SPLIT_METHOD,
+)
 
 Function = Callable[..., Any]
 
@@ -163,12 +172,13 @@ _FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
     (AS_TENSOR, _as_tensor),
     (AS_ARRAY, _as_array),
     (NEW_TENSOR, _new_tensor),
+    (BROADCAST_SHAPE, torch.broadcast_shapes),
 )
 
 
 @contextlib.contextmanager
 def keep_sizes_in_tensors() -> Iterator[None]:
-    """Keeps sizes symbolic when a model makes tensors of them."""
+    """Keeps sizes symbolic when a model makes tensors of them, or the shape of a broadcast."""
 
     def chosen(original: Function, symbolic: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
