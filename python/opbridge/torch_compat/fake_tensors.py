@@ -13,6 +13,7 @@ with look_up():
     from torch._guards import detect_fake_mode
     from torch._subclasses.fake_tensor import FakeTensorConverter
 
+    expect(FakeTensor, "nonzero_memo")
     expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
@@ -62,6 +63,17 @@ def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return real if real is not None else value_of(tensor)
 
 
+def number_of_writes(tensor: torch.Tensor) -> int:
+    """To the memory of the tensor, so far."""
+    return tensor._version
+
+
+def share_found_count(mask: Any, other: Any) -> None:
+    """Makes the fake mask ``other`` find as many elements as ``mask`` has found."""
+    if other.nonzero_memo is None and mask.nonzero_memo is not None:
+        other.nonzero_memo = mask.nonzero_memo
+
+
 def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
     """Whether ``tensor`` is the fake tensor that stands for ``real`` in its mode."""
     mode: Any = tensor.fake_mode if isinstance(tensor, FakeTensor) else None
@@ -82,5 +94,7 @@ __all__ = [
     "is_fake_of",
     "makes_fakes",
     "note_write",
+    "number_of_writes",
+    "share_found_count",
     "value_of",
 ]

@@ -13,23 +13,13 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
+
+from opbridge.capture.rewrites.replaced_functions import Replacements
 
 Function = Callable[..., Any]
 Tensor = Any  # a tensor, with which torch computes numbers of any kind
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
 _HALF = (torch.float16, torch.bfloat16)
-
-
-class KeepFloatArguments(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        substitute = _SUBSTITUTES.get(func)
-        if substitute is not None and any(isinstance(each, _SYMBOLS) for each in (*args, *kwargs.values())):
-            result = substitute(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        return func(*args, **kwargs)
 
 
 def _in_float(compute: Function) -> Function:
@@ -248,3 +238,17 @@ _SUBSTITUTES: dict[Any, Function] = _OF_FLOATS | {
     for name, make in _METHODS.items()
     for owner in (torch, torch.Tensor)
 }
+
+
+def _for_symbols(substitute: Function) -> Function:
+    def around(original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        if any(isinstance(each, _SYMBOLS) for each in (*args, *kwargs.values())):
+            result = substitute(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return original(*args, **kwargs)
+
+    return around
+
+
+OF_FLOAT_ARGUMENTS: Replacements = {function: _for_symbols(each) for function, each in _SUBSTITUTES.items()}

@@ -1,4 +1,5 @@
-"""Products of several tensors. To order them, torch asks for the sizes; to reshape them, whether they are 0."""
+"""Products of several tensors, from left to right. To order them, torch asks for the sizes; to reshape them, whether
+they are 0."""
 
 from __future__ import annotations
 
@@ -7,18 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-
-class MultiplyInOrder(TorchFunctionMode):
-    """Multiplies tensors of symbolic sizes from left to right."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        multiply = _PRODUCTS.get(func)
-        if multiply is None or given.get("out") is not None:
-            return func(*args, **given)
-        return multiply(func, *args, **{name: value for name, value in given.items() if name != "out"})
+from opbridge.capture.rewrites.replaced_functions import Replacements
 
 
 def _einsum(original: Callable[..., Any], equation: Any, *operands: Any) -> Any:
@@ -67,10 +58,19 @@ def _are_symbolic(tensors: Iterable[torch.Tensor]) -> bool:
     return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
 
 
-_PRODUCTS: dict[Any, Callable[..., Any]] = {
-    torch.bilinear: _bilinear,
-    torch.einsum: _einsum,
-    torch.tensordot: _tensordot,
-    torch.chain_matmul: _chain_matmul,
-    torch.linalg.multi_dot: _multi_dot,
+def _unless_written_to(multiply: Callable[..., Any]) -> Callable[..., Any]:
+    def around(original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("out") is not None:
+            return original(*args, **kwargs)
+        return multiply(original, *args, **{name: value for name, value in kwargs.items() if name != "out"})
+
+    return around
+
+
+PRODUCTS: Replacements = {
+    torch.bilinear: _unless_written_to(_bilinear),
+    torch.einsum: _unless_written_to(_einsum),
+    torch.tensordot: _unless_written_to(_tensordot),
+    torch.chain_matmul: _unless_written_to(_chain_matmul),
+    torch.linalg.multi_dot: _unless_written_to(_multi_dot),
 }

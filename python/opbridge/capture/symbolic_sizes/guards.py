@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.capture.patching import patch
-from opbridge.capture.rewrites.float_arguments import KeepFloatArguments
+from opbridge.capture.rewrites.float_arguments import OF_FLOAT_ARGUMENTS
 from opbridge.capture.rewrites.grouped_convolutions import keep_groups_dynamic
 from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
-from opbridge.capture.rewrites.products import MultiplyInOrder
+from opbridge.capture.rewrites.products import PRODUCTS
 from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
+from opbridge.capture.rewrites.replaced_functions import ReplaceFunctions
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.branches import judge_assumptions, note_branches, note_fixed_sizes
@@ -23,6 +24,7 @@ from opbridge.capture.symbolic_sizes.conversions import (
     warn_of_texts,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.equal_masks import EqualMasks
 from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
 from opbridge.capture.symbolic_sizes.python_functions import (
     bit_length,
@@ -49,8 +51,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        KeepFloatArguments(),
-        MultiplyInOrder(),
+        ReplaceFunctions(OF_FLOAT_ARGUMENTS, PRODUCTS, EqualMasks().replacements()),
         reduce_pooled_axes(),
         reduce_whole_axes(),
         keep_groups_dynamic(),

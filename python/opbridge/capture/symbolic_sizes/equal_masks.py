@@ -1,0 +1,105 @@
+"""Masks that a model computes twice, as in ``z[x > 0] * w[x > 0]``, find the same number of elements."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from opbridge.capture.rewrites.replaced_functions import Function, Replacements
+from opbridge.torch_compat import FakeTensor, pytree
+from opbridge.torch_compat.fake_tensors import number_of_writes, share_found_count
+
+
+class _State(NamedTuple):
+    """A tensor with the values that it has until something is written to it."""
+
+    tensor: torch.Tensor
+    writes: int
+
+    def is_current(self) -> bool:
+        return number_of_writes(self.tensor) == self.writes
+
+
+class EqualMasks:
+    """Gives masks that the same functions make of the same tensors one symbol for the number of elements that they
+    find. torch makes a symbol for each mask, and two symbols may be a broadcast."""
+
+    def __init__(self) -> None:
+        self._results: dict[Any, tuple[_State, Any]] = {}  # with the arguments, whose identities are in the keys
+        self._repeated: dict[int, tuple[_State, _State]] = {}  # tensors that have been computed before
+
+    def replacements(self) -> Replacements:
+        return dict.fromkeys(_USING, self._use) | dict.fromkeys(_MAKING, self._make) | {_INDEXING: self._index}
+
+    def _use(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        masks = [each for each in pytree.tree_leaves((args, kwargs)) if id(each) in self._repeated]
+        for mask in masks:
+            share_found_count(self._first(mask), mask)
+        result = original(*args, **kwargs)
+        for mask in masks:
+            share_found_count(mask, self._first(mask))
+        return result
+
+    def _make(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        result = original(*args, **kwargs)
+        self._note(original, args, kwargs, result)
+        return result
+
+    def _index(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        result = self._use(original, args, kwargs)
+        self._note(original, args, kwargs, result)
+        return result
+
+    def _first(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The first tensor that was computed like this one."""
+        states = self._repeated.get(id(tensor))
+        if states is None or not all(state.is_current() for state in states):
+            return tensor
+        return states[1].tensor
+
+    def _note(self, original: Function, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        if not isinstance(result, FakeTensor):
+            return
+        leaves = pytree.tree_leaves((args, kwargs, result))
+        if any(isinstance(each, torch.Tensor) and each.is_inference() for each in leaves):  # writes are not counted
+            return
+        try:
+            key = self._key((original, *args, *sorted(kwargs.items())))
+        except TypeError:  # an argument that cannot be hashed
+            return
+        state = _State(result, number_of_writes(result))
+        first, _ = self._results.setdefault(key, (state, (args, kwargs)))
+        if not first.is_current():
+            self._results[key] = state, (args, kwargs)
+        elif first.tensor is not result:
+            self._repeated[id(result)] = state, first
+            share_found_count(first.tensor, result)
+
+    def _key(self, argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor):
+            first = self._first(argument)
+            return id(first), number_of_writes(first)
+        if isinstance(argument, (tuple, list)):
+            return tuple(map(self._key, argument))
+        if isinstance(argument, slice):
+            return slice, self._key((argument.start, argument.stop, argument.step))
+        if isinstance(argument, (torch.SymInt, torch.SymFloat)):
+            return str(argument.node.expr)
+        hash(argument)
+        return type(argument), argument
+
+
+def _functions(*names: str) -> list[Any]:
+    return [getattr(owner, name) for owner in (torch, torch.Tensor) for name in names if hasattr(owner, name)]
+
+
+_INDEXING: Any = torch.Tensor.__getitem__
+_USING = _functions("__setitem__", "nonzero", "where", "argwhere", "index_put", "index_put_")
+# Functions of which masks are made. None of them writes, or draws a random number.
+_MAKING = _functions(
+    *("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__and__", "__or__", "__xor__", "__invert__"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "isin"),
+    *("abs", "neg", "all", "any", "argmax", "sum", "bool", "long", "float", "to"),
+    *("select", "squeeze", "unsqueeze", "flatten", "view", "reshape", "detach"),
+)
