@@ -180,6 +180,13 @@ def test_products_without_terms_are_zero_times_infinity_too(dtype):
     )
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (1,)])
+def test_a_product_without_elements_has_those_of_what_is_added(shape):
+    """Where PyTorch's addmv returns the first argument."""
+    functions = {f"{factor}": lambda y, a, v, factor=factor: torch.addmv(y, a, v, beta=factor) for factor in (0, 1, 2)}
+    check(functions, torch.ones(shape), torch.zeros(0, 2), torch.randn(2))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_transposed_matrix_times_a_vector(dtype):
     """ONNX Runtime fuses these into a product that is not transposed."""

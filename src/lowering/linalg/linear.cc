@@ -43,11 +43,12 @@ Value product(GraphBuilder& g, Value a, Value b) {
   return g.op("MatMul", operand(g, a, type), operand(g, b, type));
 }
 
-// beta * self + alpha * a b. A product over an empty dim is 0 for every alpha. `reads_always`: PyTorch reads
-// the factors even if alpha is 0, so their NaN propagates.
+// beta * self + alpha * a b. A product over an empty dim is 0 for every alpha; if it has no elements, addmv
+// returns as many as `self` has. `reads_always`: PyTorch reads the factors even if alpha is 0, so their NaN
+// propagates.
 Value add_product(GraphBuilder& g, Value self, Value a, Value b, const Scalar& beta, const Scalar& alpha,
                   bool reads_always = false) {
-  if (a.dim(-1).is(0) || (is(alpha, 0) && !reads_always))
+  if (a.dim(-1).is(0) || a.dim(-2).is(0) || (is(alpha, 0) && !reads_always))
     return add_scaled(g, self, g.scalar(0, g.result().element_type), beta, 1);
   return add_scaled(g, self, product(g, a, b), beta, alpha);
 }
