@@ -20,7 +20,7 @@ NO_KERNEL = "PyTorch has no kernel for dense tensors on CPUs"
 REASONS = {
     "of sparse layouts; where a model makes and consumes sparse tensors, the captures record dense operators": (
         "*sparse*, *_csr*, *_coo*, *_csc, *_bs[rc], *col_indices*, *row_indices*, values*, indices*, _values_copy, "
-        "_indices_copy, *coalesce*, to_dense*, smm, _spdiags, sspaddmm, dense_dim, _validate_compressed*"
+        "_indices_copy, *coalesce*, to_dense_backward, smm, _spdiags, sspaddmm, dense_dim, _validate_compressed*"
     ),
     "of nested tensors; where they are a fast path, the captures turn it off": "*nested*, *jagged*",
     "of quantized tensors and packed weights; the captures record integers, scales and zero points": (

@@ -232,6 +232,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
+    "converted": lambda: capture(Model(lambda model, x: model.layer.to(x)(x), layer=nn.Linear(3, 3)), (X,)),
     "quantized": lambda: capture(Model(of_quantized_tensors), (torch.rand(2, 2),)),
     "layers": lambda: capture(quantized_layers(), (torch.rand(2, 3, 3),)),
     "scripted": lambda: capture(scripted(), (X,), how="trace"),

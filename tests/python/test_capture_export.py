@@ -79,7 +79,7 @@ def test_a_branch_on_data_is_refused_with_its_line():
                     break
             return x
 
-    with pytest.raises(opbridge.UnsupportedError, match="branches on a number") as caught:
+    with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor") as caught:
         capture(Until(), (torch.rand(2),))
     assert caught.value.where.endswith("in forward: if (x > 9).all():")
     assert "Caused by" not in caught.value.message

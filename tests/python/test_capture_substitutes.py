@@ -196,3 +196,45 @@ def test_floats_made_of_sizes_are_told(capture, tmp_path):
             dynamic_shapes=({0: "n"},),
             capture=capture,
         )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_functions_that_torch_runs_only_in_eager_mode(tmp_path, capture, dynamic):
+    def model(x):
+        old_mask = (x > 0.5).to(torch.uint8)
+        return torch.where(old_mask, x, -x), x.where(condition=old_mask, other=x * 2), x * x.nbytes
+
+    path, sizes = tmp_path / "m.onnx", ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
+    opbridge.export(model, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
+    for rows in (4, 1, 7)[: 3 if dynamic else 1]:
+        opbridge.verify(path, model, (torch.rand(rows, 5),))
+
+
+class Converting(torch.nn.Module):
+    def __init__(self, convert):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.BatchNorm1d(3), torch.nn.LSTM(3, 2))
+        self.convert = convert
+
+    def forward(self, x):
+        return self.convert(self, x).layers(x)[0]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    "convert",
+    [lambda m, x: m.to(x.device), lambda m, x: m.to(x), lambda m, x: m.float().cpu()],
+    ids=["device", "like a tensor", "type"],
+)
+def test_a_module_is_converted_to_what_it_is(tmp_path, capture, convert):
+    model, path = Converting(convert).eval(), tmp_path / "m.onnx"
+    opbridge.export(model, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    opbridge.verify(path, model, (torch.rand(7, 5),))
+    assert all(type(each) is torch.nn.Parameter for each in model.parameters())
+
+
+def test_a_module_that_is_converted_to_another_type_is_refused(tmp_path):
+    model = Converting(lambda m, x: m.double()).eval()
+    with pytest.raises(opbridge.UnsupportedError, match="converts the weights of a Linear to another element type"):
+        opbridge.export(model, (torch.rand(4, 5, dtype=torch.float64),), tmp_path / "m.onnx")

@@ -32,9 +32,17 @@ def count(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([x] * int(counts.float().mean()))
 
 
+def ascending(x: torch.Tensor) -> torch.Tensor:
+    times = torch.linspace(0, 1, 4)
+    if times[1] < times[0]:
+        x = -x
+    assert (times[1:] > times[:-1]).all()
+    return x * times.sum()
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("function", [axes, steps, count])
+@pytest.mark.parametrize("function", [axes, steps, count, ascending])
 def test_constants_may_be_read(function: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings():
@@ -59,6 +67,24 @@ def reassigned(x: torch.Tensor) -> torch.Tensor:
     table = torch.arange(3.0)
     table.data = x.flatten()[:3]
     return x * int(table.sum())
+
+
+def reassigned_large(x: torch.Tensor) -> torch.Tensor:
+    table = torch.zeros(3000)
+    table.data = torch.ones(3000)
+    return x if table.sum() > 4 else -x
+
+
+@pytest.mark.parametrize("sizes", [None, ({0: "n"},)])
+def test_a_trace_does_not_take_what_was_assigned_for_known(sizes: Any, tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        try:
+            opbridge.export(reassigned_large, (torch.rand(4, 5),), path, capture="trace", dynamic_shapes=sizes)
+        except (opbridge.TraceWarning, opbridge.UnsupportedError):
+            return
+    opbridge.verify(path, reassigned_large, (torch.rand(4, 5),))
 
 
 @CAPTURES
@@ -168,10 +194,22 @@ class SharedPlain(Codebook):
 @SIZES
 @pytest.mark.parametrize("model", [Overwritten, Shared, SharedPlain])
 def test_buffers_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
+    with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor"):
         opbridge.export(
             model(), (torch.rand(4, 5),), tmp_path / "model.onnx", dynamic_shapes=sizes, mutations_as_outputs=True
         )
+
+
+class Further(Codebook):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2 if self.initialized else x
+        return -y if y.sum() > 0 else y
+
+
+def test_the_branch_that_is_left_is_the_one_that_is_told(tmp_path: Any) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor") as caught:
+        opbridge.export(Further(), (torch.rand(4, 5),), tmp_path / "model.onnx")
+    assert "return -y if y.sum() > 0" in caught.value.where
 
 
 class Written(torch.nn.Module):

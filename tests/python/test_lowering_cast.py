@@ -37,6 +37,7 @@ def test_ways_to_say_it():
         "device": lambda x, y: x.to("cpu"),
         "device and type": lambda x, y: x.to("cpu", torch.int32),
         "copy": lambda x, y: torch.ops.aten.copy(x, y),
+        "to_dense": lambda x, y: torch.ops.aten.to_dense(y) + torch.ops.aten.to_dense(x, torch.float64),
         "_to_copy": lambda x, y: torch.ops.aten._to_copy(x, dtype=torch.int16),
     }
     check(functions, torch.tensor([[1.5, -2.5], [0.0, 7.0]]), torch.tensor([3, 4], dtype=torch.int32))

@@ -103,6 +103,7 @@ UNDECLARED = {
     **dict.fromkeys(["unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_unsafe_view"], "unsafe by its name"),
     "_to_copy": "copies, in another type, which the rule for conversions tells apart",
     "type_as": "gives a tensor of that type back",
+    "to_dense": "gives a dense tensor back",
     "channel_shuffle": "is a view in one group",
     "flatten_dense_tensors": "gives its only tensor back, flattened",
     "unflatten_dense_tensors": "splits its tensor",

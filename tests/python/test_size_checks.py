@@ -272,7 +272,7 @@ def test_other_branches_on_data(
             opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)
         opbridge.verify(path, model, (X,))
     else:
-        with pytest.raises(opbridge.UnsupportedError, match="branches on a number"):
+        with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor"):
             opbridge.export(model, (X,), path, dynamic_shapes=sizes, capture=capture)
 
 

@@ -156,6 +156,6 @@ def test_a_refused_product_does_not_hide_another_refusal(tmp_path, capture):
         y = x * 2 if x.sum() > 0 else x
         return (y.to_sparse() @ y.to_sparse()).to_dense()
 
-    what = "branches on a number" if capture == "export" else r"call to_dense\(\)"
+    what = "branches on a tensor" if capture == "export" else r"call to_dense\(\)"
     with pytest.raises(UnsupportedError, match=what):
         exported(function, (torch.rand(3, 3),), tmp_path, capture)

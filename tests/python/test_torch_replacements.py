@@ -98,6 +98,7 @@ USED = {
     "patch_points.OVERRIDES": "attention",
     "patch_points.PACKING": "packed",
     "patch_points.PREDISPATCH_MODES": "questions",
+    "patch_points.CONVERSION_OF_MODULE": "converted",
     "patch_points.DEQUANTIZE": "quantized",
     "patch_points.DEQUANTIZE_METHOD": "quantized",
     "patch_points.QUANTIZED_GRU": "layers",

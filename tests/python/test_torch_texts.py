@@ -51,6 +51,11 @@ def test_messages_of_sizes_in_numpy(of_size: Any) -> None:
     assert messages.is_of_sizes_in_numpy(error)
 
 
+def test_message_of_weights_that_cannot_be_converted() -> None:
+    error = failure_of_export(Model(lambda model, x: model.layer.double()(x), layer=nn.Linear(3, 3)), X)
+    assert messages.is_of_swapped_weights(error)
+
+
 def test_a_message_of_autograd_without_a_graph() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.autograd.grad(torch.ones(1).sum(), torch.ones(1))

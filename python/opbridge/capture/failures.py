@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import sympy
 import torch
 
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.operators import operator_of
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
-from opbridge.torch_compat import dynamo_if_loaded
+from opbridge.torch_compat import DataDependentOutputException, dynamo_if_loaded
 from opbridge.torch_compat.messages import is_of_sizes_in_numpy, without_advice
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
@@ -91,11 +93,31 @@ def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> Unsupport
 
 
 def first_lines(error: Exception) -> str:
-    """The text of torch's error, without its advice on torch's logs."""
-    text = without_advice(str(error))
+    """The text of torch's error, without its advice on torch's logs and functions."""
     if isinstance(error, GuardOnDataDependentSymNode):
-        text += (
-            "\nThe model branches on a number that is known only when it runs: state its bounds with torch._check(…), "
-            "or write the branch as torch.cond(…)."
+        return _needed_number(error.cond)
+    if isinstance(error, DataDependentOutputException):
+        return (
+            f"the model reads what {operator_of(error.func).key} returns, which depends on data, as a Python value, as "
+            f"for a branch; {_OF_TENSORS}"
         )
+    text = without_advice(str(error))
     return "\n".join(text.splitlines()[:12]) or type(error).__name__
+
+
+_OF_TENSORS = "compute both ways and choose with torch.where(…), or write the branch as torch.cond(…)"
+
+
+def _needed_number(asked: Any) -> str:
+    """What to do about a condition, or a number, that depends on data and is needed as a Python value."""
+    if isinstance(asked, sympy.Eq) and asked.lhs.is_Symbol and asked.rhs == 1:  # the truth of a tensor
+        return f"the model branches on a tensor, whose value is known only when it runs; {_OF_TENSORS}"
+    if isinstance(asked, sympy.logic.boolalg.Boolean):
+        return (
+            f"the model branches by '{asked}', where a number is known only when it runs; state its bounds with "
+            "torch._check(…), or write the branch as torch.cond(…)"
+        )
+    return (
+        f"the model needs the number '{asked}', which is known only when it runs, as a Python number, as by range(); "
+        "compute with tensors instead"
+    )

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     """``capture()``; if the model branches on data, again with the values of its buffers and of tensors in other
-    attributes. If that is refused too, raises the error of the first."""
+    attributes. If that is refused too, raises the error of the attempt that went on to another line."""
     try:
         return capture()
     except UnsupportedError as error:
@@ -37,8 +37,12 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
         refusal = error
     if next(tensors_to_know(model), None) is None:
         raise refusal
-    with contextlib.suppress(UnsupportedError), _known_buffers():
-        return capture()
+    try:
+        with _known_buffers():
+            return capture()
+    except UnsupportedError as error:
+        if error.where != refusal.where:
+            refusal = error
     raise refusal
 
 

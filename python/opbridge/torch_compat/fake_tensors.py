@@ -43,18 +43,20 @@ def forget_value(tensor: torch.Tensor) -> None:
     fake.constant = None
 
 
-def note_write(tensor: torch.Tensor) -> None:
-    """To be called after an operator has written to ``tensor``. The fake tensors that share its memory no longer keep
-    values, unless torch has written the same to these; it does not if ``tensor`` is real, or keeps no value itself."""
+def note_write(tensor: torch.Tensor) -> Any:
+    """To be called after an operator has written to ``tensor``; returns the fake tensor that stands for it. The fake
+    tensors that share its memory no longer keep values, unless torch has written the same to these; it does not if
+    ``tensor`` is real, or keeps no value itself."""
     mode: Any = detect_fake_mode()
     fake = fake_of(mode, tensor)
     if isinstance(tensor, FakeTensor) and fake.constant is not None:
-        return
+        return fake
     converter = mode.fake_tensor_converter
     kept = [ref() for refs in converter.constant_storage_mapping.values() for ref in refs]
     for each in kept:
         if each is not None and each.constant is not None and storage_id(each) == storage_id(fake):
             converter.invalidate_constant_aliases(each.constant)
+    return fake
 
 
 def data_of(tensor: torch.Tensor) -> torch.Tensor | None:

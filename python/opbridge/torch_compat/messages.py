@@ -60,6 +60,11 @@ def is_of_sizes_in_numpy(error: BaseException) -> bool:
     return _SIZE_IN_NUMPY.search(str(error)) is not None
 
 
+def is_of_swapped_weights(error: BaseException) -> bool:
+    """Whether a module cannot be converted, as by ``module.double()``, because its weights are fake tensors."""
+    return "Couldn't swap" in str(error)
+
+
 def is_of_assigned_attributes(warning: str) -> bool:
     """Whether it is torch.export's warning about attributes that hold other tensors after the run."""
     return "assigned during export" in warning

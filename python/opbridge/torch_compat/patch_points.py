@@ -60,6 +60,7 @@ TRANSPOSED_CONVOLUTIONS = {
 }
 # Whether a distribution checks its parameters and the values that are passed to its methods.
 CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validate_args")
+CONVERSION_OF_MODULE = PatchPoint(nn.Module, "_apply")  # by module.to(…), module.float() and the like
 REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built
 
 # The functions that make sparse tensors.

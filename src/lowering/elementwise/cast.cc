@@ -35,6 +35,8 @@ void register_cast(SymbolicRegistry& registry) {
      "MemoryFormat? memory_format=None) -> Tensor(a)",
      Since{9},
      [](GraphBuilder& g, Value self, Ignored, Ignored, Ignored, Ignored) { return to_result_type(g, self); });
+  on("aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_type(g, self); });
   on("aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
      "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {

@@ -18,6 +18,7 @@ from opbridge import _core
 from opbridge.capture.exported.autocast import casts, keep_element_types
 from opbridge.capture.exported.bodies import nodes_of
 from opbridge.capture.exported.bridge import bridge, warn_of_squeezes
+from opbridge.capture.exported.converted_modules import leave_converted_modules
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_beside_possible_copies
 from opbridge.capture.exported.size_names import shapes_of_inputs
@@ -30,6 +31,7 @@ from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.assignments import assign
 from opbridge.capture.rewrites.copies import COPIES
+from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
@@ -65,6 +67,7 @@ _CALLED_INSTEAD: dict[Any, Any] = {
     torch.Tensor.__setitem__: assign,
     torch.Tensor.is_set_to: _is_set_to,
     **COPIES,
+    **EAGER_ONLY,
 }
 
 
@@ -151,6 +154,7 @@ def _exported_once(
             watch_sizes(sizes, fixings, caught),
             _watch_functions(caught, assigned),
             _leave_failed_modules(),
+            leave_converted_modules(caught),
             _restore_marks(inputs.tensors),
             _equate_sizes(sizes),
             _declare_keywords(model, inputs, sizes),

@@ -109,7 +109,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             else:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{shown}', which was {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
-            if not is_check(frame):
+            if not is_check(frame) and _operator_of(frame) != "aten::is_nonzero":  # of which the recorder warns
                 shown = sizes.text_of(asked)
                 warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):

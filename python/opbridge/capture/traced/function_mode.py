@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.rewrites.copies import COPIES
+from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.torch_compat import is_fake, pytree
@@ -48,12 +49,12 @@ class TensorAccessMode(TorchFunctionMode):
         self._note = note
         self._is_weight = is_weight
         self._pause = pause
-        self._substitutes = {**ScalarMasks().substitutes(), **COPIES}
+        self._substitutes = {**ScalarMasks().substitutes(), **COPIES, **EAGER_ONLY}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             if func in self._substitutes:
-                return self._substitutes[func](*args)
+                return self._substitutes[func](*args, **(kwargs or {}))
             if func == TRUTH and (truth := passing_truth(sys._getframe(1))) is not None:
                 if is_fake(args[0]):
                     return truth

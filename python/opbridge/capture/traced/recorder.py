@@ -91,7 +91,9 @@ class Recorder(WithBodies):
         self._for_real = for_real
         self._take_numbers = take_numbers  # whether numbers read from real tensors become constants, with a warning
         self._module = module
-        self._written: dict[int, Any] = {}  # memory to which values that depend on the inputs were written
+        # Memory to which values that depend on the inputs were written; or any, where a fake tensor does not carry what
+        # was written to the real one.
+        self._written: dict[int, Any] = {}
         self._sizes = sizes
         sizes.compute_with(self._emit_number)
         self._scopes = Scopes(module)
@@ -144,7 +146,7 @@ class Recorder(WithBodies):
             value = self._run(function, args, kwargs)
             if operator.written and not self._for_real:
                 for tensor in filter(has_memory, written_tensors(operator, args, kwargs)):
-                    note_write(tensor)
+                    self._note_write(tensor)
             if self._body and isinstance(value, _NUMBERS) and varies:
                 raise self.interrupt(NotRecorded())
             if isinstance(value, (bool, int, float, complex)):
@@ -164,7 +166,7 @@ class Recorder(WithBodies):
         if varies:
             for tensor in written_tensors(operator, args, kwargs):
                 if has_memory(tensor):
-                    self._written[storage_id(tensor)] = _StorageWeakRef(tensor.untyped_storage())
+                    self._mark_written(tensor)
         self._bind_all(value, iter(outputs), varies, written=bool(operator.written))
         return value
 
@@ -184,7 +186,7 @@ class Recorder(WithBodies):
     def read(self, tensor: torch.Tensor) -> None:
         """Warns that ``tensor`` is converted to Python or NumPy values, as by numpy() or tolist()."""
         if not self._for_real and not is_fake(tensor) and has_memory(tensor):
-            note_write(tensor)  # through the array of numpy()
+            self._note_write(tensor)  # through the array of numpy()
         known = self._known.get(id(tensor))
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
             warn_of_run("a tensor that depends on the inputs was read into Python")
@@ -222,6 +224,8 @@ class Recorder(WithBodies):
                     tensor.data = other
             finally:
                 self._inside = False
+        if not self._for_real:
+            self._mark_written(tensor)
 
     def is_weight(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._module_names or not (self._for_real or is_fake(tensor))
@@ -319,6 +323,16 @@ class Recorder(WithBodies):
             _, value, varies = self._known[id(tensor)]
         self._varies |= varies or self._is_written(tensor)
         return value
+
+    def _note_write(self, tensor: torch.Tensor) -> None:
+        """Notes a write to a tensor in a capture on fake tensors."""
+        fake = note_write(tensor)
+        if not is_fake(tensor):
+            self._mark_written(tensor)
+            self._mark_written(fake)
+
+    def _mark_written(self, tensor: torch.Tensor) -> None:
+        self._written[storage_id(tensor)] = _StorageWeakRef(tensor.untyped_storage())
 
     def _is_written(self, tensor: torch.Tensor) -> bool:
         """Whether an operator has written a value that depends on the inputs to the tensor's memory."""
