@@ -332,3 +332,20 @@ def test_a_list_that_is_an_attribute(tmp_path: pathlib.Path) -> None:
     """Python would get a copy: TorchScript's own interpreter runs the method."""
     module = torch.jit.script(KeepsList())
     opbridge.export(module, torch.rand(2, 3), tmp_path / "model.onnx", verify=True)
+
+
+def scaled_by_text(x: torch.Tensor, text: str) -> torch.Tensor:
+    return x * float(text) if text.isdigit() else x  # in TorchScript's own interpreter
+
+
+@torch.jit.script
+def of_functions(x: torch.Tensor) -> torch.Tensor:
+    return scaled_by_text(torch.norm(x, p=2, dim=-1, keepdim=True), "12") + x
+
+
+@pytest.mark.parametrize("sizes", [None, ({0: Dim.DYNAMIC},)], ids=["constant", "dynamic"])
+def test_functions_that_a_compiled_function_calls(tmp_path: pathlib.Path, sizes: Any) -> None:
+    path = tmp_path / "model.onnx"
+    model: Any = lambda x: of_functions(x)  # noqa: E731 - not compiled itself
+    opbridge.export(model, (X,), path, capture="trace", dynamic_shapes=sizes)
+    opbridge.verify(path, model, (X if sizes is None else torch.randn(5, 8),))

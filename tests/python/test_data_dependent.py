@@ -1,5 +1,7 @@
 """Sizes and numbers that depend on the data, by both captures, against PyTorch."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -150,6 +152,22 @@ def test_a_found_size_stays_one_where_torch_asks_the_data(tmp_path):
     assert not isinstance(running.get_outputs()[0].shape[0], int)
     for x in (X, OTHER):
         torch.testing.assert_close(run(running, {running.get_inputs()[0].name: x})[0], x[x > 1].cummax(0).values)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_what_is_found_has_the_size_of_a_view(capture, tmp_path):
+    """As where a mask selects elements that were padded before."""
+    functions = [
+        lambda x, mask: x[mask].view_as(x) * 2,
+        lambda x, mask: torch.masked_select(x, mask).view(x.shape[0], 3),
+        lambda x, mask: x[mask].view(x.shape).flip(0) + x,
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        for i, function in enumerate(functions):
+            path, sizes = tmp_path / f"{i}.onnx", ({0: "n"}, {0: "n"})
+            opbridge.export(function, (X, X >= 0), path, capture=capture, dynamic_shapes=sizes)
+            opbridge.verify(path, function, (OTHER, OTHER >= 0))
 
 
 def test_a_branch_on_data_is_warned_of_once(tmp_path, capfd):

@@ -75,6 +75,7 @@ def test_messages_with_advice() -> None:
         assert f"\n{advice}" in str(error)
         assert advice not in messages.without_advice(str(error))
     assert "Could not guard on data-dependent expression" in messages.without_advice(str(error))
+    assert messages.asked_of_data(error) == "Eq(u0, 1)"
 
 
 def test_message_of_a_branch_on_data() -> None:

@@ -16,7 +16,7 @@ from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import DataDependentOutputException, dynamo_if_loaded
-from opbridge.torch_compat.messages import is_of_sizes_in_numpy, without_advice
+from opbridge.torch_compat.messages import asked_of_data, is_of_sizes_in_numpy, without_advice
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> Unsupport
 def first_lines(error: Exception) -> str:
     """The text of torch's error, without its advice on torch's logs and functions."""
     if isinstance(error, GuardOnDataDependentSymNode):
-        return _needed_number(error.cond)
+        return _needed_number(error.cond, asked_of_data(error) or str(error.cond))
     if isinstance(error, DataDependentOutputException):
         return (
             f"the model reads what {operator_of(error.func).key} returns, which depends on data, as a Python value, as "
@@ -108,16 +108,16 @@ def first_lines(error: Exception) -> str:
 _OF_TENSORS = "compute both ways and choose with torch.where(…), or write the branch as torch.cond(…)"
 
 
-def _needed_number(asked: Any) -> str:
+def _needed_number(asked: Any, shown: str) -> str:
     """What to do about a condition, or a number, that depends on data and is needed as a Python value."""
     if isinstance(asked, sympy.Eq) and asked.lhs.is_Symbol and asked.rhs == 1:  # the truth of a tensor
         return f"the model branches on a tensor, whose value is known only when it runs; {_OF_TENSORS}"
     if isinstance(asked, sympy.logic.boolalg.Boolean):
         return (
-            f"the model branches by '{asked}', where a number is known only when it runs; state its bounds with "
+            f"the model branches by '{shown}', where a number is known only when it runs; state its bounds with "
             "torch._check(…), or write the branch as torch.cond(…)"
         )
     return (
-        f"the model needs the number '{asked}', which is known only when it runs, as a Python number, as by range(); "
+        f"the model needs the number '{shown}', which is known only when it runs, as a Python number, as by range(); "
         "compute with tensors instead"
     )

@@ -18,6 +18,8 @@ _SIZE_IN_NUMPY = re.compile(
 # The beginnings of torch's advice on its own logs and functions, of a stack of C++ frames, and of a frame, which is
 # often torch's own and whose path torch cuts.
 _ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from |Caused by: )", flags=re.MULTILINE)
+# The expression of sizes in the error about a number that depends on data.
+_ASKED = re.compile(r"data-dependent expression .* \(unhinted: (.*)\)\.")
 # A frame in torch.fx's stack trace of a node.
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
@@ -41,6 +43,12 @@ def without_advice(text: str) -> str:
 def is_branch_on_data(error: BaseException) -> bool:
     """Whether a number that depends on data is needed; TorchScript wraps such an error in one of its own."""
     return GuardOnDataDependentSymNode.__name__ in f"{type(error).__name__} {error}"
+
+
+def asked_of_data(error: BaseException) -> str:
+    """The condition or the number that depends on data and is needed, with torch's symbols; empty if it isn't told."""
+    found = _ASKED.search(str(error))
+    return found[1] if found is not None else ""
 
 
 def lacks_gradients(error: BaseException | None) -> bool:

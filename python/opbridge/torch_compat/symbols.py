@@ -205,6 +205,7 @@ __all__ = [
     "get_proxy_mode",
     "has_shape_rule",
     "is_signature",
+    "leave_unlimited",
     "scoped_library",
     "set_size_oblivious",
     "sym_log2",
@@ -217,6 +218,14 @@ def finite_bound(bound: Any) -> int | None:
     """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
     is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
     return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
+
+
+def leave_unlimited(env: Any, symbol: Any) -> None:
+    """Makes the integer limit, by which torch bounds a size that depends on data, no bound: torch fails to derive those
+    of ``n`` from ``symbol == 5 * n``, for which it rounds."""
+    known = env.var_to_range.get(symbol)
+    if known is not None and known.is_int and finite_bound(known.upper) is None:
+        env.var_to_range[symbol] = ValueRanges(known.lower, int_oo)
 
 
 def call_of_operator(frame: FrameType) -> tuple[Any, Any, Any] | None:

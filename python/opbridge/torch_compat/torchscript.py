@@ -31,6 +31,7 @@ with look_up():
     _inline = _bindings._jit_pass_inline
     _has_kernel = _bindings._dispatch_has_kernel
 
+PYTHON_FUNCTION = "_torchdynamo_inline"  # the attribute of a compiled function for what it was made of
 CALL_OF_METHOD = PatchPoint(ScriptMethod, "__call__")
 CALL_OF_FUNCTION = PatchPoint(ScriptFunction, "__call__")
 
@@ -70,6 +71,7 @@ __all__ = [
     "CALL_OF_FUNCTION",
     "CALL_OF_METHOD",
     "OPERATORS_OF_TWINS",
+    "PYTHON_FUNCTION",
     "Graph",
     "Node",
     "ScriptFunction",

@@ -43,6 +43,7 @@ from opbridge.torch_compat.symbols import (
     always,
     asserted_minimum,
     free_unbacked_symbols,
+    leave_unlimited,
     uninteresting_files,
 )
 
@@ -273,7 +274,11 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
     original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
+        leave_unlimited(self, symbol)
+        is_known = symbol in self.replacements  # torch shortens the chains of its equations
         original(self, symbol, value, message)
+        if is_known:
+            return
         frame = sys._getframe(1)
         size, equal = sizes.text_of(symbol), sizes.text_of(value)
         if value.is_number:

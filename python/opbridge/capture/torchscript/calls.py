@@ -14,7 +14,21 @@ from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.torchscript.structures import Part, copied
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import pytree
-from opbridge.torch_compat.torchscript import CALL_OF_FUNCTION, CALL_OF_METHOD, ScriptMethod
+from opbridge.torch_compat.patch_points import IS_EXPORTING
+from opbridge.torch_compat.torchscript import (
+    CALL_OF_FUNCTION,
+    CALL_OF_METHOD,
+    PYTHON_FUNCTION,
+    ScriptFunction,
+    ScriptMethod,
+)
+
+
+def _without_python(called: Any) -> contextlib.AbstractContextManager[None]:
+    """Lets a function that was compiled because another one calls it run in TorchScript's interpreter: during
+    an export, torch would look for the Python function that it was made of."""
+    has_python = not isinstance(called, ScriptFunction) or hasattr(called, PYTHON_FUNCTION)
+    return contextlib.nullcontext() if has_python else patch(IS_EXPORTING, False)
 
 
 @contextlib.contextmanager
@@ -26,10 +40,11 @@ def patch_torchscript(recorder: Recorder) -> Iterator[None]:
         original = of_method if isinstance(called, ScriptMethod) else of_function
         return interruptible(original, called, *with_tensors(list(arguments)))
 
-    def interruptible(original: Any, *args: Any, **kwargs: Any) -> Any:
+    def interruptible(original: Any, called: Any, *args: Any, **kwargs: Any) -> Any:
         recorder.interruption = None
         try:
-            return original(*args, **kwargs)
+            with _without_python(called):
+                return original(called, *args, **kwargs)
         except RuntimeError:
             if recorder.interruption is None:
                 raise

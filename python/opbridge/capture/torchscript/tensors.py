@@ -118,6 +118,7 @@ def _method(name: str) -> Function:
     return lambda tensor, *arguments: getattr(with_tensors(tensor), name)(*arguments)
 
 
+_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)  # by the numbers that TorchScript gives them
 _FLAGS = [
     name
     for name in (
@@ -141,6 +142,7 @@ _FUNCTIONS: dict[str, Function] = {
     "aten::get_device": _method("get_device"),
     "prim::dtype": lambda tensor: number_of_dtype(with_tensors(tensor).dtype),
     "prim::device": _property("device"),
+    "prim::layout": lambda tensor: _LAYOUTS.index(with_tensors(tensor).layout),
     **{f"prim::{name}": _property(name) for name in _FLAGS},
     "aten::numpy_T.a": _property("T"),
     "aten::mT.a": _property("mT"),
