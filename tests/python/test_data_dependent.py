@@ -170,6 +170,19 @@ def test_what_is_found_has_the_size_of_a_view(capture, tmp_path):
             opbridge.verify(path, function, (OTHER, OTHER >= 0))
 
 
+def test_an_axis_that_is_squeezed_in_this_run_is_refused(tmp_path):
+    """The branch makes the capture compute the data too, in which the axis is gone."""
+
+    def best(x):
+        found = x[x == x.max()]
+        return x * found.squeeze() if found.sum() > 0 else x
+
+    with pytest.raises(
+        opbridge.UnsupportedError, match=r"squeeze\(\) keeps the axis of the size 'u\d+', which depends"
+    ):
+        opbridge.export(best, (torch.arange(6.0),), tmp_path / "m.onnx", capture="trace", dynamic_shapes=({0: "n"},))
+
+
 def test_a_branch_on_data_is_warned_of_once(tmp_path, capfd):
     """torch would also log what the branch depends on."""
     rows = ({0: torch.export.Dim.DYNAMIC},)

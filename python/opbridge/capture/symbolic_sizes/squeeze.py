@@ -15,6 +15,7 @@ from opbridge.capture.operators import Operator
 from opbridge.capture.program import Sizes
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.fake_tensors import data_of
 from opbridge.torch_compat.symbols import always
 
 _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
@@ -28,7 +29,8 @@ def squeeze_warning(
     if operator.stem not in _SQUEEZES or not operator.key.startswith("aten::"):
         return ""
     given = dict(zip(operator.names, args, strict=False)) | dict(kwargs)
-    shape = given["self"].shape
+    tensor = given["self"]
+    shape, data = tensor.shape, data_of(tensor)
     dims = given.get("dim", range(len(shape)))
     warning = ""
     for dim in [dims] if isinstance(dims, int) else dims:
@@ -40,6 +42,11 @@ def squeeze_warning(
         if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
             raise UnsupportedError(
                 f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}' in a capture; {AS_IN_EXAMPLE}"
+            )
+        if data is not None and data.shape[dim] == 1:  # torch would go on with two tensors of different ranks
+            raise UnsupportedError(
+                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}', which depends on data, in a capture, and "
+                "removes it in this run, where the size is 1; name the axes to remove, as in squeeze(0), or reshape"
             )
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
