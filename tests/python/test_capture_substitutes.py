@@ -211,6 +211,20 @@ def test_functions_that_torch_runs_only_in_eager_mode(tmp_path, capture, dynamic
         opbridge.verify(path, model, (torch.rand(rows, 5),))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_random_numbers_of_dynamic_sizes_with_a_generator(tmp_path, capture):
+    def drawn(x, generator=None):
+        shifted = x + torch.randn(x.shape, generator=generator) + torch.rand(x.shape[0], 5, generator=generator)
+        return shifted + torch.randint(3, x.shape, generator=generator)
+
+    path, given = tmp_path / "m.onnx", {"capture": capture, "dynamic_shapes": ({0: "n"},), "random": True}
+    opbridge.export(lambda x: drawn(x), (torch.rand(4, 5),), path, **given)
+    (output,) = opbridge.session(path).run(None, {"x": torch.rand(7, 5).numpy()})
+    assert output.shape == (7, 5)
+    with pytest.raises(opbridge.UnsupportedError, match=r"randn\S* draws from a generator of the model's own"):
+        opbridge.export(lambda x: drawn(x, torch.Generator()), (torch.rand(4, 5),), path, **given)
+
+
 class Converting(torch.nn.Module):
     def __init__(self, convert):
         super().__init__()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from opbridge.capture.program import own_generator_refusal
+from opbridge.capture.source import line_of_frame
+from opbridge.torch_compat import pytree
 
 
 def _where(condition: torch.Tensor, *args: Any, **options: Any) -> Any:
@@ -25,9 +30,23 @@ def _nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
+def _without_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` without ``generator=None``, for which torch calls an operator that takes no symbolic sizes."""
+
+    def draw(*args: Any, generator: torch.Generator | None = None, **options: Any) -> Any:
+        if generator is None:
+            return function(*args, **options)
+        if any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves((args, options))):
+            raise own_generator_refusal(f"torch.{function.__name__}", line_of_frame(sys._getframe(1)))
+        return function(*args, generator=generator, **options)
+
+    return draw
+
+
 # The functions, and what to call instead.
 EAGER_ONLY: dict[Any, Callable[..., Any]] = {
     torch.where: _where,
     torch.Tensor.where: _method_where,
     torch.Tensor.nbytes.__get__: _nbytes,  # type: ignore[attr-defined]
+    **{function: _without_generator(function) for function in (torch.rand, torch.randn, torch.randint, torch.randperm)},
 }

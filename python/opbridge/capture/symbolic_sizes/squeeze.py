@@ -45,8 +45,8 @@ def squeeze_warning(
             )
         if data is not None and data.shape[dim] == 1:  # torch would go on with two tensors of different ranks
             raise UnsupportedError(
-                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}', which depends on data, in a capture, and "
-                "removes it in this run, where the size is 1; name the axes to remove, as in squeeze(0), or reshape"
+                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}', which depends on data, in a capture, "
+                "and removes it in this run, where the size is 1; name the axes to remove, as in squeeze(0), or reshape"
             )
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
