@@ -252,6 +252,40 @@ def test_sizes_that_are_only_shown(
     assert torch.equal(run(session(tmp_path / "m.onnx"), {"x": x})[0], x * 5)
 
 
+def told(x: torch.Tensor) -> torch.Tensor:
+    message = f"{x.shape[0]} rows are too many"
+    assert x.shape[0] < 512, message
+    if x.shape[1] != 4:
+        raise ValueError(message)
+    return x * 2
+
+
+@CAPTURES
+def test_a_text_of_an_error(capture: Any, tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        export(told, tmp_path, capture)
+
+
+def told_and_used(x: torch.Tensor) -> torch.Tensor:
+    message = f"{x.shape[0]} rows are too many"
+    assert x.shape[0] < 512, message
+    return x * len(message)
+
+
+def told_and_looked_up(x: torch.Tensor) -> torch.Tensor:
+    message = f"{x.shape[0]} rows are too many"
+    assert x.shape[0] < 512, message
+    return x * len(locals()["message"])
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [told_and_used, told_and_looked_up])
+def test_a_text_that_is_used_too(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.warns(TraceWarning, match="was converted to the text"):
+        export(function, tmp_path, capture)
+
+
 @CAPTURES
 def test_a_text_with_a_format(capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(TraceWarning, match=r"was converted to the text '3'"):
