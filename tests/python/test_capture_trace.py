@@ -65,6 +65,24 @@ def test_a_branch_on_a_number_is_a_branch_with_dynamic_sizes_too():
         assert operators_of(graph)[-1] == f"aten::{operator}"
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64])
+def test_the_number_of_an_input_without_axes_depends_on_data(dtype):
+    class Reads(nn.Module):
+        def forward(self, x, number):
+            return x.unsqueeze(int(number.item()))
+
+    class Branches(nn.Module):
+        def forward(self, x, number):
+            return torch.sin(x) if number.item() > 0 else torch.cos(x)
+
+    inputs, axes = (torch.ones(2), torch.tensor(1, dtype=dtype)), {"x": {0: "n"}}
+    for model, dynamic_axes in ((Reads(), None), (Branches(), None), (Branches(), axes)):
+        with pytest.warns(TraceWarning, match="was read as (the number 1|True)"):
+            capture(model, inputs, how="trace", dynamic_axes=dynamic_axes)
+    with pytest.raises(opbridge.UnsupportedError, match=r"depends on data .* is needed as a Python number"):
+        capture(Reads(), inputs, how="trace", dynamic_axes=axes)
+
+
 def test_what_the_run_overwrites_is_as_before():
     class Model(nn.Module):
         def __init__(self):

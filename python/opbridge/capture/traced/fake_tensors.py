@@ -90,7 +90,8 @@ def _capture(
         propagate_data(numbers is not None),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
-        FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
+        # With ``export``, the number of an input without axes is no symbol with a hint, whose guards would be lost.
+        FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True, export=True) as mode,
     ):
         leaves = [
             _fake(mode, name, leaf, axes)
