@@ -108,6 +108,11 @@ class Functionalizer {
     const torch::Traits& traits = torch::traits_of(node.op);
     const Effect effect = traits.effect;
     const ir::Value* self = nullptr;
+    if (effect != Effect::pure && given(node, "out") != nullptr) {  // what it writes is a copy
+      if (traits.view == ViewKind::strided)
+        refuse(node, node.op + " reads elements by their place in memory; write its result by copy_()");
+      return visit_by_name(node);
+    }
     if (concerns_one_tensor(effect)) {
       self = subject(node);
       if (self == nullptr || is_list(*self) || node.outputs.empty()) {
@@ -207,6 +212,9 @@ class Functionalizer {
       refuse(node,
              node.op + " returns nothing, so it must write to its arguments; let it return what it writes");
     }
+    if (const ir::AttributeValue* out = given(node, "out");
+        is_aten && out != nullptr && std::holds_alternative<std::vector<ir::Value*>>(*out))
+      refuse(node, node.op + " writes to a list of tensors; write its results by copy_()");
     make_new(node);
   }
 

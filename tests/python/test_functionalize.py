@@ -123,6 +123,16 @@ def out_arguments_of_another_type(x, y):
     return root, points
 
 
+def out_arguments_of_copied_views(x, y):
+    buffers = torch.zeros(4, 2, 4, 3)
+    copying = torch.alias_copy, torch.detach_copy, torch.conj_physical, torch.ops.aten.clone.out
+    for copy, buffer in zip(copying, buffers, strict=True):
+        copy(x, out=buffer[1]).add_(1)
+    flipped = x.clone()
+    flipped[1:].conj_physical_()
+    return buffers, flipped, x
+
+
 def views_of_results(x, y):
     results = torch.special.erfcx(x), x.cumprod(1), torch.logaddexp(x, x.clone()), torch.randint_like(x, 1, 2)
     for each in results:
@@ -169,6 +179,7 @@ PATTERNS = [
     out_arguments,
     out_arguments_by_other_names,
     out_arguments_of_another_type,
+    out_arguments_of_copied_views,
     views_of_results,
     special_names,
     copies,
@@ -205,6 +216,22 @@ def test_mutated_buffers_and_inputs_are_refused():
     graph = opbridge.capture.capture(Model(lambda x: x[0].zero_()), (torch.ones(2),)).graph
     with pytest.raises(UnsupportedError, match="zero_ writes to the input %"):
         _core.functionalize(graph)
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+def test_out_arguments_that_are_refused(how):
+    def in_list(x):
+        parts = torch.zeros(1, 3), torch.zeros(3, 3)
+        torch.split_with_sizes_copy(x, [1, 3], out=parts)
+        return parts
+
+    def strided(x):
+        return torch.as_strided_copy(x, (2, 2), (1, 3), out=torch.zeros(2, 2))
+
+    for function, reason in ((in_list, "writes to a list of tensors"), (strided, "reads elements by their place")):
+        graph = opbridge.capture.capture(Model(function), (torch.ones(4, 3),), how=how).graph
+        with pytest.raises(UnsupportedError, match=reason):
+            _core.functionalize(graph)
 
 
 @pytest.mark.parametrize("how", ["export", "trace"])

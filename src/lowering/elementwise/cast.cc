@@ -52,10 +52,10 @@ void register_cast(SymbolicRegistry& registry) {
   for (const char* line :
        {"aten::alias(Tensor(a) self) -> Tensor(a)", "aten::alias_copy(Tensor self) -> Tensor",
         "aten::conj(Tensor(a) self) -> Tensor(a)", "aten::_conj(Tensor(a) self) -> Tensor(a)",
-        "aten::detach(Tensor(a) self) -> Tensor(a)", "aten::detach_copy(Tensor self) -> Tensor",
-        "aten::lift(Tensor self) -> Tensor", "aten::lift_fresh(Tensor(a) self) -> Tensor(a)",
-        "aten::lift_fresh_copy(Tensor self) -> Tensor", "aten::positive(Tensor(a) self) -> Tensor(a)",
-        "aten::resolve_conj(Tensor(a) self) -> Tensor(a)",
+        "aten::conj_physical(Tensor self) -> Tensor", "aten::detach(Tensor(a) self) -> Tensor(a)",
+        "aten::detach_copy(Tensor self) -> Tensor", "aten::lift(Tensor self) -> Tensor",
+        "aten::lift_fresh(Tensor(a) self) -> Tensor(a)", "aten::lift_fresh_copy(Tensor self) -> Tensor",
+        "aten::positive(Tensor(a) self) -> Tensor(a)", "aten::resolve_conj(Tensor(a) self) -> Tensor(a)",
         "aten::resolve_neg(Tensor(a) self) -> Tensor(a)"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self) {
       if (is_complex(self.element_type())) g.refuse("complex tensors have no counterpart in ONNX");
