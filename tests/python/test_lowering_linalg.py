@@ -195,6 +195,15 @@ def test_least_squares_of_less_than_full_rank():
     check(lambda a, b: tuple(torch.linalg.lstsq(a.T, b[:3], driver="gelsd")), a, b)
 
 
+def test_least_squares_written_to_given_tensors_are_refused():
+    def function(a, b):
+        outs = torch.zeros(3, 2), torch.zeros(2), torch.zeros((), dtype=torch.int64), torch.zeros(0)
+        return torch.linalg.lstsq(a, b, out=outs)[0]
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"linalg_lstsq\.out"):
+        check(function, torch.rand(5, 3), torch.rand(5, 2))
+
+
 def test_residuals_that_depend_on_the_rank_are_refused():
     with pytest.raises(opbridge.UnsupportedError, match="lstsq"):
         check(lambda a, b: tuple(torch.linalg.lstsq(a, b, driver="gelsd")), torch.rand(5, 3), torch.rand(5, 2))

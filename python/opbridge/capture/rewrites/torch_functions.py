@@ -66,7 +66,9 @@ class _Substitution(TorchFunctionMode):
         self._substitutes = _SUBSTITUTES | LITERALS | ScalarMasks().substitutes()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._substitutes.get(func, func)(*args, **(kwargs or {}))
+        given = kwargs or {}
+        chosen = func if given.get("out") is not None else self._substitutes.get(func, func)
+        return chosen(*args, **given)
 
 
 def _allclose(
