@@ -80,6 +80,8 @@ ARGUMENTS: dict[str, Function] = {
     "nan_to_num": lambda x: torch.nan_to_num(x.sqrt() / (x > 1), 1 / x.shape[0]),
     "nan_to_num of a size": lambda x: (x / (x > 1)).nan_to_num(posinf=x.shape[0]),
     "logit": lambda x: torch.logit(x.sigmoid(), 0.25 / x.shape[0]),
+    "logit between bounds in the other order": lambda x: torch.logit(x.sigmoid(), 1 - 0.25 / x.shape[0]),
+    "logit with a negative bound": lambda x: torch.logit(x, -1 / x.shape[0]),
     "quantile": lambda x: torch.quantile(x, 1 / x.shape[0], dim=1),
     "nanquantile": lambda x: x.nanquantile(0.9 / x.shape[0], 1, True, interpolation="nearest"),
     "cosine_similarity": lambda x: F.cosine_similarity(x, x[:1] * 2, eps=x.shape[0]),

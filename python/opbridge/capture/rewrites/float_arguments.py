@@ -127,7 +127,9 @@ def _nan_to_num(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any =
 
 def _logit(input: Tensor, eps: Any = None) -> Tensor:
     x = input if input.is_floating_point() else input.to(torch.get_default_dtype())
-    x = x.clamp(eps, 1 - eps)
+    low = torch.full((), eps, dtype=x.dtype, device=x.device)
+    # PyTorch compares with the lower bound first, which exceeds the upper one if eps > 0.5, and ignores negative ones.
+    x = torch.where(low < 0, x, torch.where(x < low, low, torch.where(x > 1 - low, 1 - low, x)))
     return torch.log(x / (1 - x))
 
 
