@@ -264,8 +264,10 @@ def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_other_branches_on_data(
-    model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path
+    model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
+    # Dynamo turns the checks off when it is imported.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     path = tmp_path / "m.onnx"
     if capture == "trace":
         with pytest.warns(TraceWarning):

@@ -95,7 +95,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
-        patch(CHECKS_OF_DISTRIBUTIONS, property(_may_catch_checks)),
+        patch(CHECKS_OF_DISTRIBUTIONS, _ChecksThatMayBeCaught()),
         patch_causal_bias(),
         follow_batched_gradients(),
         enter_inference(model, mode, with_gradients),
@@ -104,9 +104,15 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         yield
 
 
-def _may_catch_checks(_: torch.distributions.Distribution) -> bool:
-    """Whether a distribution checks its values, which are not known: only where the model would catch the error."""
-    return in_try_block(sys._getframe(1), (ValueError,))
+class _ChecksThatMayBeCaught:
+    """Whether a distribution checks its values, which are not known in a capture: only where the model would catch the
+    error, and if the checks are on."""
+
+    def __init__(self) -> None:
+        self._are_on = bool(getattr(CHECKS_OF_DISTRIBUTIONS.owner, CHECKS_OF_DISTRIBUTIONS.attribute))
+
+    def __get__(self, instance: Any, owner: Any = None) -> bool:
+        return self._are_on and (instance is None or in_try_block(sys._getframe(1), (ValueError,)))
 
 
 @contextlib.contextmanager

@@ -243,12 +243,9 @@ _SUBSTITUTES: dict[Any, Function] = _OF_FLOATS | {
 
 
 def _for_symbols(substitute: Function) -> Function:
-    def around(original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        if any(isinstance(each, _SYMBOLS) for each in (*args, *kwargs.values())):
-            result = substitute(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        return original(*args, **kwargs)
+    def around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        has_symbols = any(isinstance(each, _SYMBOLS) for each in (*args, *kwargs.values()))
+        return substitute(*args, **kwargs) if has_symbols else NotImplemented
 
     return around
 

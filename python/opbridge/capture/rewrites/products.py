@@ -61,7 +61,7 @@ def _are_symbolic(tensors: Iterable[torch.Tensor]) -> bool:
 def _unless_written_to(multiply: Callable[..., Any]) -> Callable[..., Any]:
     def around(original: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
-            return original(*args, **kwargs)
+            return NotImplemented
         return multiply(original, *args, **{name: value for name, value in kwargs.items() if name != "out"})
 
     return around

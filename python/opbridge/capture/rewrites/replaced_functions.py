@@ -1,25 +1,44 @@
-"""Functions of torch that are replaced while sizes are symbolic."""
+"""Functions of torch that are replaced, or watched, while sizes are symbolic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from torch.overrides import TorchFunctionMode
 
 Function = Callable[..., Any]
-# From a function to what is called instead of it, with the function, its arguments and its keywords.
+# From a function to what is called instead of it, with the function, its arguments and its keywords. It may return
+# NotImplemented, so that the function itself is called.
 Replacements = Mapping[Any, Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]]
 
 
-class ReplaceFunctions(TorchFunctionMode):
-    """Calls what one of the tables has for a function. No two of them have the same. This is a single mode because
-    every call, also of ``x.shape``, passes each mode."""
+class Watcher(Protocol):
+    functions: frozenset[Any]  # the functions before and after whose calls it is called
 
-    def __init__(self, *tables: Replacements) -> None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
+
+    def after(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None: ...
+
+
+class ReplaceFunctions(TorchFunctionMode):
+    """Calls what one of the tables has for a function; no two of them have the same. This is a single mode because
+    every call, also of ``x.shape``, passes each mode. It calls functions from its own frame, beyond which others look
+    for the caller."""
+
+    def __init__(self, watcher: Watcher, *tables: Replacements) -> None:
         super().__init__()
+        self._watcher = watcher
         self._replacements = {function: around for table in tables for function, around in table.items()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
         around = self._replacements.get(func)
-        return func(*args, **(kwargs or {})) if around is None else around(func, args, kwargs or {})
+        if around is not None and (result := around(func, args, given)) is not NotImplemented:
+            return result
+        if func not in self._watcher.functions:
+            return func(*args, **given)
+        self._watcher.before(args, given)
+        result = func(*args, **given)
+        self._watcher.after(func, args, given, result)
+        return result

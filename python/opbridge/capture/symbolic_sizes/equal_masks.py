@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opbridge.capture.rewrites.replaced_functions import Function, Replacements
+from opbridge.capture.rewrites.replaced_functions import Function
 from opbridge.torch_compat import FakeTensor, pytree
 from opbridge.torch_compat.fake_tensors import number_of_writes, share_found_count
 
@@ -26,30 +26,23 @@ class EqualMasks:
     find. torch makes a symbol for each mask, and two symbols may be a broadcast."""
 
     def __init__(self) -> None:
+        self.functions = _USING | _MAKING
         self._results: dict[Any, tuple[_State, Any]] = {}  # with the arguments, whose identities are in the keys
         self._repeated: dict[int, tuple[_State, _State]] = {}  # tensors that have been computed before
 
-    def replacements(self) -> Replacements:
-        return dict.fromkeys(_USING, self._use) | dict.fromkeys(_MAKING, self._make) | {_INDEXING: self._index}
-
-    def _use(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        masks = [each for each in pytree.tree_leaves((args, kwargs)) if id(each) in self._repeated]
-        for mask in masks:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for mask in self._repeated_in(args, kwargs):
             share_found_count(self._first(mask), mask)
-        result = original(*args, **kwargs)
-        for mask in masks:
+
+    def after(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        for mask in self._repeated_in(args, kwargs):
             share_found_count(mask, self._first(mask))
-        return result
+        if function in _MAKING and isinstance(result, FakeTensor):
+            self._note(function, args, kwargs, result)
 
-    def _make(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        result = original(*args, **kwargs)
-        self._note(original, args, kwargs, result)
-        return result
-
-    def _index(self, original: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        result = self._use(original, args, kwargs)
-        self._note(original, args, kwargs, result)
-        return result
+    def _repeated_in(self, args: Any, kwargs: Any) -> list[torch.Tensor]:
+        leaves = pytree.tree_leaves((args, kwargs)) if self._repeated else ()
+        return [each for each in leaves if id(each) in self._repeated]
 
     def _first(self, tensor: torch.Tensor) -> torch.Tensor:
         """The first tensor that was computed like this one."""
@@ -58,14 +51,11 @@ class EqualMasks:
             return tensor
         return states[1].tensor
 
-    def _note(self, original: Function, args: Any, kwargs: dict[str, Any], result: Any) -> None:
-        if not isinstance(result, FakeTensor):
-            return
-        leaves = pytree.tree_leaves((args, kwargs, result))
-        if any(isinstance(each, torch.Tensor) and each.is_inference() for each in leaves):  # writes are not counted
+    def _note(self, function: Function, args: Any, kwargs: dict[str, Any], result: torch.Tensor) -> None:
+        if not all(map(_counts_writes, pytree.tree_leaves((args, kwargs, result)))):
             return
         try:
-            key = self._key((original, *args, *sorted(kwargs.items())))
+            key = self._key((function, *args, *sorted(kwargs.items())))
         except TypeError:  # an argument that cannot be hashed
             return
         state = _State(result, number_of_writes(result))
@@ -90,15 +80,24 @@ class EqualMasks:
         return type(argument), argument
 
 
-def _functions(*names: str) -> list[Any]:
-    return [getattr(owner, name) for owner in (torch, torch.Tensor) for name in names if hasattr(owner, name)]
+def _counts_writes(value: Any) -> bool:
+    """Whether ``value`` is no tensor of inference mode, and no stand-in for a sparse or a quantized tensor."""
+    if not isinstance(value, torch.Tensor):
+        return True
+    return (isinstance(value, FakeTensor) or type(value) in _KINDS) and not value.is_inference()
 
 
-_INDEXING: Any = torch.Tensor.__getitem__
-_USING = _functions("__setitem__", "nonzero", "where", "argwhere", "index_put", "index_put_")
+def _functions(*names: str) -> frozenset[Any]:
+    owners = (torch, torch.Tensor)
+    return frozenset(getattr(owner, name) for owner in owners for name in names if hasattr(owner, name))
+
+
+_KINDS = (torch.Tensor, torch.nn.Parameter)
+_USING = _functions("__getitem__", "__setitem__", "nonzero", "where", "argwhere", "index_put", "index_put_")
 # Functions of which masks are made. None of them writes, or draws a random number.
 _MAKING = _functions(
-    *("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__and__", "__or__", "__xor__", "__invert__"),
+    *("__getitem__", "eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__and__", "__or__", "__xor__"),
+    "__invert__",
     *("logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "isin"),
     *("abs", "neg", "all", "any", "argmax", "sum", "bool", "long", "float", "to"),
     *("select", "squeeze", "unsqueeze", "flatten", "view", "reshape", "detach"),

@@ -51,7 +51,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(OF_FLOAT_ARGUMENTS, PRODUCTS, EqualMasks().replacements()),
+        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS),
         reduce_pooled_axes(),
         reduce_whole_axes(),
         keep_groups_dynamic(),
