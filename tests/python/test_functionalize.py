@@ -461,7 +461,13 @@ def test_writes_to_aliases_beside_vmap(alias, tmp_path):
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
 @pytest.mark.parametrize(
-    "view", [lambda x: x.expand(2, -1, -1), lambda x: x[:, :1].expand_as(x), lambda x: x.unfold(1, 2, 1)]
+    "view",
+    [
+        lambda x: x.expand(2, -1, -1),
+        lambda x: x[:, :1].expand_as(x),
+        lambda x: x.unfold(1, 2, 1),
+        lambda x: x.unfold(1, 2, 3),
+    ],
 )
 def test_writes_to_shared_elements_beside_vmap_are_refused(view, dynamic, capture, tmp_path):
     """torch adds the new elements up."""

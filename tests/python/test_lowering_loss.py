@@ -158,6 +158,13 @@ def test_all_ignored():
     check(OF_CLASSES, torch.randn(2, 3), torch.tensor([2, 2]), positive(3))
 
 
+@pytest.mark.parametrize(("kind", "ignored"), [("nll, weight", 1), ("entropy, weight", 2), ("entropy, smoothing", 2)])
+def test_all_ignored_without_classes(kind, ignored):
+    functions = {name: f for name, f in OF_CLASSES.items() if kind in name}
+    assert len(functions) == 3
+    check(functions, torch.zeros(2, 0), torch.tensor([ignored, ignored]), torch.zeros(0))
+
+
 def test_multilabel_margin():
     functions = with_reductions({"multilabel_margin": F.multilabel_margin_loss})
     target = torch.tensor([[1, 0, -1, 2], [3, -1, 1, 0], [-1, 0, 0, 0]])

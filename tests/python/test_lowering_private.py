@@ -32,6 +32,9 @@ def test_unique() -> None:
 def test_shapes() -> None:
     x = torch.rand(1, 2, 5, 6)
     check(lambda x: aten._pad_circular(x, [1, 2, 1, 0]), x)
+    check(lambda x: aten._pad_circular(x, [-1, 4, 1, -2]), x)
+    with pytest.raises(opbridge.UnsupportedError, match="shorten an axis to less than its circular padding"):
+        check(lambda x: aten._pad_circular(x, [-2, 5, 1, 0]), x)
     for mode in range(3):
         check(lambda x, mode=mode: aten._pad_enum(x, [1, 2, 1, 0], mode), x)
     check(lambda x: aten._pad_enum(x, [1, 2, 1, 0], 3, 0.5), x)

@@ -118,9 +118,13 @@ Value shortened(GraphBuilder& g, Value self, const Padding& amounts) {
 }
 
 // Circular padding. Pad has this mode from opset 19 on; slices express it at any opset.
-Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
+Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts, bool is_shortened) {
   const int64_t axis = amounts.axis;
   const Dim size = self.dim(axis);
+  // Of an axis that was shortened to less than the padding, PyTorch copies elements that it has just written.
+  const Dim left = size - max(amounts.before, amounts.after);
+  if (is_shortened && left.least().value_or(-1) < 0)
+    g.refuse("negative amounts may shorten an axis to less than its circular padding");
   std::vector<Value> parts;
   if (!amounts.before.is(0))
     parts.push_back(g.slice(self, axis, g.sizes({size - amounts.before}), g.ints({end_of_axis})));
@@ -142,7 +146,8 @@ Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::s
     Padding amounts{rank - 1 - static_cast<int64_t>(i / 2), pad[i], pad[i + 1]};
     shortenings.push_back(shortening_of(amounts));
     if (mode == "circular") {
-      self = wrapped_around(g, shortened(g, self, shortenings.back()), amounts);
+      Value rest = shortened(g, self, shortenings.back());
+      self = wrapped_around(g, rest, amounts, !(rest.dim(amounts.axis) == self.dim(amounts.axis)));
     } else {
       pads.at(amounts.axis) = amounts.before;
       pads.at(rank + amounts.axis) = amounts.after;

@@ -217,6 +217,10 @@ struct TargetLoss {
 TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std::optional<Value> weight,
                                    const Dim& ignore_index) {
   const int64_t axis = class_axis(log);
+  if (log.dim(axis).is(0)) {  // every target is ignored
+    Value nothing = filled(g, target.dims(), 0, log.element_type());
+    return {nothing, nothing};
+  }
   Value zero = g.scalar(0, ElementType::int64);
   Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
   Value safe = g.op("Where", kept, target, zero);
@@ -290,7 +294,7 @@ Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value>
   if (smoothing > 0) {
     Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
     Value smooth = g.op("Neg", g.reduce("ReduceSum", weighted, {axis}, false));
-    smooth = g.op("Where", kept, g.op("Div", smooth, class_count), constant(g, log, 0));
+    smooth = g.op("Div", g.op("Where", kept, smooth, constant(g, log, 0)), class_count);
     loss.losses = g.op("Add", times(g, loss.losses, 1 - smoothing), times(g, smooth, smoothing));
   }
   return reduced_by_weight(g, loss, reduction);

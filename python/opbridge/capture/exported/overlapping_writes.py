@@ -1,7 +1,8 @@
 """Writes that torch's second pass gets wrong.
 
-It adds up what is written to tensors several elements of which share memory. Where dynamic sizes decide whether a
-tensor is a copy, it takes the answer for the example: a write then reaches too much, or too little.
+It adds up what is written to tensors several elements of which share memory. A write to windows (unfold) clears what no
+window holds. Where dynamic sizes decide whether a tensor is a copy, it takes the answer for the example: a write then
+reaches too much, or too little.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ def refuse_overlapping_writes(exported: torch.export.ExportedProgram) -> None:
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda made: made.meta.get("val"))
             if any(map(_may_overlap, written_tensors(called, args, kwargs))):
                 raise _refusal(node, f"{called.key} writes to a tensor several elements of which share memory")
+        for node, tensor, what in _writes(graph):
+            if any(original.target is _WINDOWS for original in _originals(tensor)):
+                raise _refusal(node, f"{what} writes to the result of aten::unfold")
 
 
 def refuse_writes_beside_possible_copies(exported: torch.export.ExportedProgram) -> None:
@@ -94,6 +98,7 @@ def _original(node: torch.fx.Node) -> torch.fx.Node | None:
     return original if isinstance(original, torch.fx.Node) else None
 
 
+_WINDOWS = torch.ops.aten.unfold.default
 _COPYING_BY_LAYOUT = {f"aten::{name}" for name in ("contiguous", "reshape", "reshape_as", "flatten", "ravel")}
 
 

@@ -68,9 +68,12 @@ def _unless_written_to(multiply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PRODUCTS: Replacements = {
-    torch.bilinear: _unless_written_to(_bilinear),
-    torch.einsum: _unless_written_to(_einsum),
-    torch.tensordot: _unless_written_to(_tensordot),
-    torch.chain_matmul: _unless_written_to(_chain_matmul),
-    torch.linalg.multi_dot: _unless_written_to(_multi_dot),
+    function: _unless_written_to(multiply)
+    for function, multiply in (
+        (torch.bilinear, _bilinear),
+        (torch.einsum, _einsum),
+        (torch.tensordot, _tensordot),
+        (torch.chain_matmul, _chain_matmul),
+        (torch.linalg.multi_dot, _multi_dot),
+    )
 }
