@@ -6,6 +6,7 @@
 #include <array>
 
 #include "functionalize/arguments.h"
+#include "functionalize/overlap.h"
 #include "tensor/shape.h"
 
 namespace opbridge::functionalization {
@@ -97,10 +98,26 @@ ir::Value* filled_diagonal(Memory& memory, const ir::Node& node, View& target) {
                                type, *target.form);
 }
 
-// Refuses an operator that scatters elements of its own target: PyTorch refuses it too if it notices, and
-// otherwise reads elements that it has already written.
+// PyTorch refuses these writes too if it notices.
+[[noreturn]] void refuse_source(const ir::Node& node) {
+  refuse(node, node.op + " reads a view of the tensor that it writes to; pass a copy, as by clone()");
+}
+
+constexpr std::array<std::string_view, 3> scattered = {"source", "src", "values"};
+
+// Refuses an operator on elements, or a copy, that reads elements which it has already written.
+void check_order(Memory& memory, const ir::Node& node, View& target, bool copies) {
+  for (const ir::Attribute& argument : node.attributes) {
+    const auto* tensor = std::get_if<ir::Value*>(&argument.value);
+    if (tensor == nullptr || *tensor == nullptr || is_number(**tensor) || is_list(**tensor)) continue;
+    if (!copies && std::ranges::find(scattered, argument.name) != scattered.end()) continue;
+    if (reads_changed_elements(memory, target, memory.view_of(*tensor), copies)) refuse_source(node);
+  }
+}
+
+// Refuses an operator that scatters elements of its own target.
 void check_source(Memory& memory, const ir::Node& node, const View& target) {
-  for (std::string_view name : {"source", "src", "values"}) {
+  for (std::string_view name : scattered) {
     const ir::AttributeValue* argument = given(node, name);
     const auto* source = argument == nullptr ? nullptr : std::get_if<ir::Value*>(argument);
     if (source == nullptr || *source == nullptr || is_number(**source)) continue;
@@ -108,8 +125,7 @@ void check_source(Memory& memory, const ir::Node& node, const View& target) {
     const ir::TensorType& type = view.type();
     const bool is_one_number = type.ranked() && tensor::element_count(*type.dims).is(1);
     if (is_one_number && !flag(node, "accumulate", false)) continue;
-    if (view.storage == target.storage)
-      refuse(node, node.op + " reads a view of the tensor that it writes to; pass a copy, as by clone()");
+    if (view.storage == target.storage) refuse_source(node);
   }
 }
 
@@ -122,6 +138,7 @@ void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
   View& target = *tensor.view;
   const std::vector<ir::Value*> outputs = node.outputs;
   ir::Value* written = nullptr;
+  check_order(memory, node, target, mutation.write == Write::copied);
   switch (mutation.write) {
     case Write::computed:
       check_source(memory, node, target);
@@ -207,6 +224,7 @@ void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
   std::erase_if(node.attributes, [&](const ir::Attribute& argument) {
     return std::ranges::find(mutation.outs, argument.name) != mutation.outs.end();
   });
+  for (View* target : targets) check_order(memory, node, *target, false);
   const std::vector<ir::Value*> outputs = node.outputs;
   const std::vector<ir::Value*> results = compute(memory, node, mutation.pure, targets);
   for (size_t i = 0; i < targets.size(); ++i) {

@@ -514,6 +514,78 @@ def test_scattering_of_its_own_elements_is_refused(capture, tmp_path):
     opbridge.export(one_number, (torch.randn(5, 3),), path, capture=capture, verify=True)
 
 
+def _shift(to, of):
+    def write(x):
+        x[to] = x[of]
+
+    return write
+
+
+def _add(to, of):
+    return lambda x: x[to].add_(x[of])
+
+
+ALL, UP_TO, FROM, BOTH = slice(None), slice(None, -1), slice(1, None), slice(0, 2)
+# PyTorch reads these elements before it writes to them, or writes what they already are.
+ORDERED_WRITES = {
+    "shift back": _shift((ALL, UP_TO), (ALL, FROM)),
+    "add the next": _add((ALL, UP_TO), (ALL, FROM)),
+    "shift back by one and forth by one": _shift((ALL, UP_TO, FROM), (ALL, FROM, UP_TO)),
+    "halves": _shift((..., slice(0, 2)), (..., slice(2, 4))),
+    "later half": _shift((..., slice(2, 4)), (..., slice(0, 2))),
+    "every other": _add((..., slice(1, None, 2)), (..., slice(0, None, 2))),
+    "one row for all": _shift((ALL, ALL, BOTH), (ALL, slice(0, 1), BOTH)),
+    "selected row": _shift((ALL, FROM), (ALL, slice(0, 1))),
+    "rows of one": _shift((0, FROM), (1, UP_TO)),
+    "itself": _add((ALL, FROM), (ALL, FROM)),
+    "parts": lambda x: x.split(2, -1)[1].add_(x.split(2, -1)[0]),
+    "elements": lambda x: x.unbind(1)[2].copy_(x.select(1, 1)),
+}
+CHANGED_BEFORE_READ = {
+    "shift forth": _shift((ALL, FROM), (ALL, UP_TO)),
+    "add the last": _add((ALL, FROM), (ALL, UP_TO)),
+    "columns": _shift((..., FROM), (..., UP_TO)),
+    "forth by one and back by one": _shift((ALL, FROM, UP_TO), (ALL, UP_TO, FROM)),
+    "one row to all": _add((ALL, ALL, BOTH), (ALL, slice(0, 1), BOTH)),
+    "transposed": lambda x: x[0, :3, :3].add_(x[0, :3, :3].t()),
+    "narrow": lambda x: x.narrow(1, 1, 3).mul_(x.narrow(1, 0, 3)),
+    "out": lambda x: torch.add(x[:, :-1], 1, out=x[:, 1:]),
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
+def test_a_tensor_may_be_written_from_another_part_of_it(dynamic, capture, tmp_path):
+    def write(x):
+        copies = [x.clone() for _ in ORDERED_WRITES]
+        for write, copy in zip(ORDERED_WRITES.values(), copies, strict=True):
+            write(copy)
+        return copies
+
+    path, x = tmp_path / "model.onnx", torch.randn(2, 5, 4)
+    opbridge.export(write, (x,), path, capture=capture, dynamic_shapes=dynamic)
+    running = session(path)
+    for name, got, wanted in zip(
+        ORDERED_WRITES, run(running, {running.get_inputs()[0].name: x}), write(x), strict=True
+    ):
+        torch.testing.assert_close(got, wanted, msg=name)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [None, ({0: "n", 1: "m"},)], ids=["fixed", "dynamic"])
+@pytest.mark.parametrize("write", CHANGED_BEFORE_READ)
+def test_a_write_that_changes_what_it_is_to_read_is_refused(write, dynamic, capture, tmp_path):
+    """PyTorch reads the new elements; ONNX would read the old ones."""
+
+    def model(x):
+        x = x.clone()
+        CHANGED_BEFORE_READ[write](x)
+        return x
+
+    with pytest.raises(UnsupportedError, match=r"reads a view of the tensor that it writes to; pass a copy"):
+        opbridge.export(model, (torch.randn(3, 5, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_flatten_that_joins_no_dims_is_the_tensor_itself(capture, tmp_path):
     def turned(x):
