@@ -266,6 +266,16 @@ def test_dynamic_shapes_that_say_nothing_are_refused(
         )
 
 
+@pytest.mark.parametrize("shapes", [({0: "b"},), ({0: "b", 1: "n"},)])
+def test_dynamic_shapes_of_variable_arguments_are_nested(shapes: Any, tmp_path: pathlib.Path) -> None:
+    def doubled(*xs: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 2 for x in xs]
+
+    with pytest.raises(opbridge.InvalidArgumentError, match=r"must have one entry for each of its 1 values, as"):
+        opbridge.export(doubled, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=shapes)
+    opbridge.export(doubled, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=(shapes,))
+
+
 @CAPTURES
 def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> Any:

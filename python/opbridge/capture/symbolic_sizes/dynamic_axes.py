@@ -446,8 +446,12 @@ def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
         specs = [None] * len(children)
     else:
         specs = list(spec.values() if isinstance(spec, Mapping) else _parts(spec, f"dynamic_shapes of '{name}'"))
+        if isinstance(value, (list, tuple)) and isinstance(spec, Mapping) and all(isinstance(key, int) for key in spec):
+            specs = []  # axes of one tensor
     if len(specs) != len(children):
-        raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values")
+        raise InvalidArgumentError(
+            f"dynamic_shapes of '{name}' must have one entry for each of its {len(children)} values, as ({{0: 'n'}}, …)"
+        )
     for child, child_spec in zip(children, specs, strict=True):
         yield from _leaf_specs(child, child_spec, name)
 
