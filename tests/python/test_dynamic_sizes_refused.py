@@ -266,6 +266,18 @@ def test_dynamic_shapes_that_say_nothing_are_refused(
         )
 
 
+@CAPTURES
+def test_values_in_numpy_are_refused_by_name(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.abs().mean(0).detach().numpy()[0])
+
+    with (
+        pytest.raises(opbridge.UnsupportedError, match="converts a tensor to a NumPy array, known only"),
+        warnings.catch_warnings(action="ignore", category=TraceWarning),
+    ):
+        opbridge.export(model, (torch.rand(3, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+
+
 @pytest.mark.parametrize("shapes", [({0: "b"},), ({0: "b", 1: "n"},)])
 def test_dynamic_shapes_of_variable_arguments_are_nested(shapes: Any, tmp_path: pathlib.Path) -> None:
     def doubled(*xs: torch.Tensor) -> list[torch.Tensor]:

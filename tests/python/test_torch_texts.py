@@ -51,6 +51,12 @@ def test_messages_of_sizes_in_numpy(of_size: Any) -> None:
     assert messages.is_of_sizes_in_numpy(error)
 
 
+@pytest.mark.parametrize("convert", [torch.Tensor.numpy, np.asarray, np.sqrt])
+def test_message_of_values_in_numpy(convert: Any) -> None:
+    error = failure_of_export(Model(lambda _, x: x * torch.as_tensor(convert(x))), X)
+    assert messages.is_of_values_in_numpy(error)
+
+
 def test_message_of_weights_that_cannot_be_converted() -> None:
     error = failure_of_export(Model(lambda model, x: model.layer.double()(x), layer=nn.Linear(3, 3)), X)
     assert messages.is_of_swapped_weights(error)

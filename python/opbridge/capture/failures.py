@@ -16,7 +16,12 @@ from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import DataDependentOutputException, dynamo_if_loaded
-from opbridge.torch_compat.messages import asked_of_data, is_of_sizes_in_numpy, without_advice
+from opbridge.torch_compat.messages import (
+    asked_of_data,
+    is_of_sizes_in_numpy,
+    is_of_values_in_numpy,
+    without_advice,
+)
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
@@ -87,6 +92,8 @@ def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> Unsupport
     of ``sizes``, follows ``instead`` unless opbridge has a better one."""
     if is_of_sizes_in_numpy(error):
         text = "NumPy cannot compute with a dynamic size; use functions of torch, as torch.arange for numpy.arange"
+    elif is_of_values_in_numpy(error):
+        text = "the model converts a tensor to a NumPy array, known only when it runs; compute with tensors instead"
     else:
         text = f"{instead} {sizes.text_of(first_lines(error))}"
     return UnsupportedError(text, line_of_error(error))

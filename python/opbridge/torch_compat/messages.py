@@ -15,6 +15,8 @@ _FIXED_SIZE = re.compile(
 _SIZE_IN_NUMPY = re.compile(
     r"can't convert np.ndarray of type numpy.object_|loop of ufunc does not support .* type Sym"
 )
+# The end of torch's message for numpy() of a fake tensor, as also numpy.asarray calls it.
+_VALUES_IN_NUMPY = ".numpy() is not supported for tensor subclasses."
 # The beginnings of torch's advice on its own logs and functions, of a stack of C++ frames, and of a frame, which is
 # often torch's own and whose path torch cuts.
 _ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from |Caused by: )", flags=re.MULTILINE)
@@ -66,6 +68,11 @@ def is_of_sizes_in_numpy(error: BaseException) -> bool:
     """Whether NumPy cannot compute with symbolic sizes, which it treats as objects, or torch cannot make a tensor of
     these."""
     return _SIZE_IN_NUMPY.search(str(error)) is not None
+
+
+def is_of_values_in_numpy(error: BaseException) -> bool:
+    """Whether the model converts a tensor to a NumPy array, whose values a fake tensor does not have."""
+    return str(error).endswith(_VALUES_IN_NUMPY)
 
 
 def is_of_swapped_weights(error: BaseException) -> bool:
