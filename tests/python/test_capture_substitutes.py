@@ -116,6 +116,44 @@ def test_sizes_that_torch_takes_from_the_example():
     )
 
 
+@pytest.mark.filterwarnings("error::opbridge.TraceWarning")
+def test_norms_of_matrices_of_dynamic_sizes():
+    """torch reads the sizes to ask whether there are any rows or columns, and would warn of ``min(rows, columns)``."""
+    check(
+        {
+            "1": lambda x, y: torch.linalg.matrix_norm(x, 1),
+            "2": lambda x, y: torch.linalg.matrix_norm(x, 2),
+            "inf": lambda x, y: torch.linalg.matrix_norm(x, float("inf")),
+            "of other dims": lambda x, y: torch.linalg.matrix_norm(x, 1, (2, 0)),
+            "of singular values of other dims": lambda x, y: torch.linalg.matrix_norm(x, 2, (0, -1), True),
+            "kept": lambda x, y: torch.linalg.matrix_norm(x, float("inf"), (0, 1), keepdim=True),
+            "in float64": lambda x, y: torch.linalg.matrix_norm(x, 2, dtype=torch.float64),
+            "norm": lambda x, y: torch.linalg.norm(x, 1, (1, 2)),
+            "norm of a matrix": lambda x, y: torch.linalg.norm(x[0], float("inf")),
+            "norm of vectors": lambda x, y: torch.linalg.norm(x, 1, -1) + torch.linalg.norm(x, 2, 2),
+            "condition": lambda x, y: torch.linalg.cond(y, 1),
+            "condition by rows": lambda x, y: torch.linalg.cond(y, float("inf")),
+        },
+        torch.randn(3, 4, 5),
+        torch.randn(2, 4, 4) + 5 * torch.eye(4),
+        dynamic=[{0: DYNAMIC, 1: DYNAMIC, 2: DYNAMIC}, {0: DYNAMIC, 1: "n", 2: "n"}],
+        also=[
+            (torch.randn(2, 6, 3), torch.ones(1, 3, 3)),
+            (torch.randn(5, 2, 2), torch.randn(3, 2, 2) + 5 * torch.eye(2)),
+        ],
+    )
+
+
+def test_no_norm_of_no_rows_but_zero(tmp_path):
+    path = tmp_path / "m.onnx"
+
+    def norms(x):
+        return tuple(torch.linalg.matrix_norm(x, order) for order in (1, 2, float("inf")))
+
+    opbridge.export(norms, (torch.randn(3, 4, 5),), path, dynamic_shapes=({1: "n"},))
+    opbridge.verify(path, norms, (torch.zeros(3, 0, 5),))
+
+
 def test_tensors_made_of_dynamic_sizes():
     check(
         {

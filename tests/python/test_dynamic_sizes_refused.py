@@ -222,6 +222,25 @@ def test_rows_of_a_table_do_not_broadcast(tmp_path: pathlib.Path, capture: Any) 
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_assignment_does_not_broadcast_its_target(tmp_path: pathlib.Path, capture: Any) -> None:
+    """Two columns cannot be assigned to one, which x[:, :2] may have."""
+    path = tmp_path / "m.onnx"
+
+    def assigned(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = x.clone()
+        result[:, :2] = y
+        return result
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(
+            assigned, (torch.rand(3, 4), torch.rand(3, 2)), path, dynamic_shapes=({1: "n"}, None), capture=capture
+        )
+    for n in (2, 5):
+        opbridge.verify(path, assigned, (torch.rand(3, n), torch.rand(3, 2)))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_a_choice_of_torch_by_sizes_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
     """torch asks whether the result has one pixel, which 3 - 2 * (2 - 1) is in the example."""
     dynamic = {1: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}

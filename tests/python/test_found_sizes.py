@@ -194,6 +194,25 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
 
 
 @CAPTURES
+def test_expanding_to_a_found_size_is_no_broadcast(capture: Any, tmp_path: pathlib.Path) -> None:
+    """An axis of 4 elements expands to 4 elements only, so the found size is no 1."""
+
+    def expanded(x: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0.5]
+        return torch.arange(4)[:, None].expand(found.shape[0], 2) + torch.ones(1).expand(found.shape[0], 2)
+
+    def assigned(x: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0.5]
+        found[:] = torch.arange(4.0)
+        return found
+
+    x, other = torch.tensor([0.6, 0.7, 0.1, 0.8, 0.9]), torch.tensor([0.6, 0.7, 0.8, 0.9, 0.2])
+    for function in (expanded, assigned):
+        opbridge.export(function, (x,), tmp_path / "model.onnx", capture=capture)
+        opbridge.verify(tmp_path / "model.onnx", function, (other,))
+
+
+@CAPTURES
 def test_found_sizes_of_at_least_2_do_not_broadcast(capture: Any, tmp_path: pathlib.Path) -> None:
     def means(x: torch.Tensor) -> torch.Tensor:
         part = x.long() % 3

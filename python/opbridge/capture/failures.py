@@ -11,6 +11,7 @@ import torch
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import operator_of
+from opbridge.capture.run_warnings import hold_warnings, show_warnings
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -77,14 +78,23 @@ def _shapes(inputs: Inputs) -> str:
 
 
 def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
-    """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first."""
-    try:
-        return first()
-    except UnsupportedError as error:
-        refusal = error
-    with contextlib.suppress(UnsupportedError):  # outside of the handler: errors here do not get the refusal as context
-        return second()
-    raise refusal
+    """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first. Shows
+    only the warnings of what it returns or raises."""
+    refusal: UnsupportedError | None = None
+    with hold_warnings() as held:
+        try:
+            result = first()
+        except UnsupportedError as error:
+            refusal = error
+    if refusal is not None:
+        # Outside of the handler: errors here do not get the refusal as context.
+        with hold_warnings() as of_second, contextlib.suppress(UnsupportedError):
+            result = second()
+            held, refusal = of_second, None
+    show_warnings(held)
+    if refusal is not None:
+        raise refusal
+    return result
 
 
 def refusal_of(error: Exception, instead: str, sizes: DynamicSizes) -> UnsupportedError:

@@ -92,6 +92,7 @@ BROADCASTING = frozenset(
     find(owner, name).__code__
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
+_EXPAND = find(torch._refs, "expand").__code__
 # The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 # The files with functions of torch whose branches by sizes change their results.
@@ -104,6 +105,11 @@ CALL_OF_OPERATOR = find(OpOverload, "__call__").__code__
 FILE_OF_PROXIES = str(proxy_tensor.__file__)  # the recording of torch.export
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
+
+
+def expanded_size(frame: FrameType) -> Any:
+    """The size that is being expanded, if the function of ``frame`` expands a tensor to given sizes; otherwise None."""
+    return frame.f_locals.get("x") if frame.f_code is _EXPAND else None
 
 
 def always(env: Any, expression: Any) -> Any:
@@ -201,6 +207,7 @@ __all__ = [
     "asserted_minimum",
     "call_of_function",
     "call_of_operator",
+    "expanded_size",
     "free_unbacked_symbols",
     "get_proxy_mode",
     "has_shape_rule",

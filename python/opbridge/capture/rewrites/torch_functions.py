@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
-from opbridge.capture.rewrites import made_by_size
+from opbridge.capture.rewrites import made_by_size, matrix_norms
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
 from opbridge.capture.rewrites.equality import equal
 from opbridge.capture.rewrites.inverse_stft import istft
@@ -439,6 +439,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.istft: istft,
     torch.Tensor.fill_diagonal_: _fill_diagonal_,
     **made_by_size.SUBSTITUTES,
+    **matrix_norms.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
     torch.Tensor.take_along_dim: _take_along_dim,
 }

@@ -42,6 +42,7 @@ from opbridge.torch_compat.symbols import (
     Min,
     always,
     asserted_minimum,
+    expanded_size,
     free_unbacked_symbols,
     leave_unlimited,
     uninteresting_files,
@@ -113,7 +114,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if not is_check(frame) and _operator_of(frame) != "aten::is_nonzero":  # of which the recorder warns
                 shown = sizes.text_of(asked)
                 warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
-        elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
+        elif result and not fixed and _broadcasts(frame, env) and (size := _may_be_one(asked, env)):
             one, other = map(sizes.text_of, asked.args if size == asked.args[0] else reversed(asked.args))
             warn_of_run(
                 f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example, though '{one}' "
@@ -191,6 +192,20 @@ def _torch_code(frame: FrameType | None) -> set[CodeType]:
     return codes
 
 
+def _broadcasts(frame: FrameType | None, env: Any) -> bool:
+    """Whether torch asks to find the shape of a broadcast. It only checks sizes when it expands one that is never 1:
+    eager mode fails for all that are not equal."""
+    for _ in range(_DEPTH_OF_CHECK):
+        if frame is None:
+            return False
+        if frame.f_code in BROADCASTING:
+            size = expanded_size(frame)
+            expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+            return size is None or always(env, sympy.Ne(expression, 1)) is not sympy.true
+        frame = frame.f_back
+    return False
+
+
 def _asked_in(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
     """Whether a function with one of the ``codes`` asks, directly or by torch._check."""
     for _ in range(_DEPTH_OF_CHECK):
@@ -234,7 +249,7 @@ def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, file, line)
         # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
-        broadcasts = isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file))
+        broadcasts = isinstance(asked, sympy.Eq) and (_broadcasts(frame, self.shape_env) or asked_by_cpp(file))
         if broadcasts and any(asserted_minimum(self.shape_env, side) < 2 for side in asked.args):
             if not all(map(free_unbacked_symbols, asked.args)):
                 sides = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
