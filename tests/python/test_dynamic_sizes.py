@@ -126,6 +126,7 @@ ARITHMETIC: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "outer": lambda x: (x[:, None] - x[None]).flatten(0, 1),
     "expanded": lambda x: torch.ones(1, 4).expand(x.shape[0], 4) * x,
     "rolled": lambda x: torch.roll(x, 2, 0).flip(0),
+    "rolled twice along an axis": lambda x: torch.roll(x, (-15, 2, 1), (0, 0, -1)),
     "mean": lambda x: x.sum(0) / x.shape[0],
     "new": lambda x: torch.cat([x, x.new_zeros(x.shape[0] * 2 + 1, 4)]),
     "eye": lambda x: torch.eye(x.shape[0]) @ x,

@@ -80,8 +80,9 @@ Value roll_axis(GraphBuilder& g, Value self, const Dim& shift, int64_t axis) {
   const Dim start = mod(Dim(0) - shift, may_be_empty(size) ? max(size, 1) : size);
   if (start.is(0)) return self;
   Value cut = g.sizes({start});
-  return g.concat({g.slice(self, axis, cut, g.ints({end_of_axis})), g.slice(self, axis, g.ints({0}), cut)},
-                  axis);
+  Value rolled = g.concat(
+      {g.slice(self, axis, cut, g.ints({end_of_axis})), g.slice(self, axis, g.ints({0}), cut)}, axis);
+  return g.typed(rolled, {self.dims().begin(), self.dims().end()});
 }
 
 Value roll(GraphBuilder& g, Value self, std::vector<Dim> shifts, std::vector<int64_t> dims) {
