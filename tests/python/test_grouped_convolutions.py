@@ -101,6 +101,17 @@ def test_transposed_sequences(capture: Any, tmp_path: pathlib.Path) -> None:
 
 
 @CAPTURES
+def test_volumes(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        options: dict[str, Any] = {"stride": (2, 1, 2), "padding": (1, 0, 1), "groups": x.shape[1]}
+        made = F.conv3d(x, weight, bias, dilation=(2, 1, 1), **options)
+        return F.conv_transpose3d(made, weight, bias, dilation=(1, 2, 1), output_padding=(1, 0, 0), **options)
+
+    shapes: Any = [[(2, n, h, 6, 5), (n, 1, 2, 3, 2), (n,)] for n, h in ((3, 5), (1, 4), (4, 7))]
+    agrees(model, shapes, ({0: "b", 1: "c", 2: "h"}, {0: "c"}, {0: "c"}), capture, tmp_path)
+
+
+@CAPTURES
 def test_a_constant_number_of_groups_is_one_node(capture: Any, tmp_path: pathlib.Path) -> None:
     layer = nn.Conv2d(4, 4, 3, groups=4)
     model = agrees(layer, [[(2, 4, 8, 9)], [(1, 4, 5, 6)]], ({0: "b", 2: "h", 3: "w"},), capture, tmp_path)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
+from torch import nn
 from torch.nn import functional as F
 
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
@@ -52,17 +53,70 @@ FUNCTIONS: dict[str, Function] = {
     "solve": lambda row: torch.linalg.solve(row @ row.T + torch.eye(5), row),
     "solve of a vector": lambda row: torch.linalg.solve(row @ row.T + torch.eye(5), row[:, 0]),
     "unfold": lambda row: row.unfold(0, 3, 2),
+    "affine_grid": lambda row: F.affine_grid(row[None, :2, :3], (1, 1, 4, 4)),
+    "batch_norm": lambda row: F.batch_norm(row, None, None, SCALE, training=True),
+    "batch_norm in evaluation": lambda row: F.batch_norm(row, SCALE - 0.4, SCALE, row[0], row[1]),
+    "bilinear": lambda row: F.bilinear(row, row.flip(1), SCALE.expand(3, 8, 8)),
+    "binary_cross_entropy": lambda row: F.binary_cross_entropy(row.sigmoid(), row.detach().sigmoid() / 2, SCALE),
+    "block_diag": lambda row: torch.block_diag(row, SCALE[None]),
+    "channel_shuffle": lambda row: F.channel_shuffle(row[None, :4], 2),
+    "conv of other weights": lambda row: F.conv1d(SCALE.expand(1, 8, 8), row[:, :, None].expand(5, 8, 2), row[:, 0]),
+    "conv of other weights and images": lambda row: F.conv2d(
+        row[None, None], row[:1, None, :6].view(1, 1, 2, 3), stride=2
+    ),
+    "conv with another bias": lambda row: F.conv1d(row[None], SCALE.expand(3, 5, 8)[..., :3], row[0, :3]),
+    "conv_transpose of other weights": lambda row: F.conv_transpose1d(row[None], row[:, None, :3], padding=1, stride=2),
+    "cross": lambda row: torch.linalg.cross(row[:, :3], SCALE[:3].expand(5, 3)) + row[:, :3].cross(row[:, 3:6], dim=1),
+    "diagonal_scatter": lambda row: row.diagonal_scatter(row[:, 0], 1),
+    "diagflat": lambda row: torch.diagflat(row[0]),
+    "embedding of other weights": lambda row: F.embedding(ROWS, row),
+    "fold": lambda row: F.fold(F.unfold(row[None, None], 3, padding=1), (5, 8), 3, padding=1),
+    "gru_cell": lambda row: torch.gru_cell(row, row[:, :2], SCALE.expand(6, 8), SCALE[:2].expand(6, 2)),
+    "ihfftn": lambda row: torch.fft.ihfft2(row).abs(),
+    "index_add of other indices": lambda row: torch.zeros(3, 8).index_add(0, _rows(row), row, alpha=2),
+    "kl_div": lambda row: F.kl_div(row, SCALE.expand(5, 8)),
+    "lu": lambda row: torch.linalg.lu(row @ row.T + torch.diag(SCALE[:5]))[2],
+    "margin_ranking_loss": lambda row: F.margin_ranking_loss(row, SCALE.expand(5, 8), LABELS.sign()[:, None]),
+    "masked_scatter": lambda row: row.masked_scatter(row > 0.5, row.flip(1)),
+    "masked_scatter of a mask of other axes": lambda row: row.masked_scatter(row[0] < SCALE, SCALE.expand(5, 8)),
+    "max_unpool": lambda row: F.max_unpool1d(*F.max_pool1d(row[None], 2, return_indices=True), 2),
+    "nearest-exact": lambda row: F.interpolate(row[None, None], size=(3, 4), mode="nearest-exact"),
+    "pixel_shuffle": lambda row: F.pixel_unshuffle(F.pixel_shuffle(row[:4].view(4, 2, 4), 2), 4),
+    "quantile": lambda row: row.quantile(SCALE[:2] - 0.4, 0),
+    "renorm": lambda row: row.renorm(2, 0, 1.5),
+    "soft_margin_loss": lambda row: F.soft_margin_loss(row, LABELS.sign()[:, None].expand(5, 8)),
+    "stft": lambda row: torch.stft(row, 4, 2, window=SCALE[:4], return_complex=True).abs(),
+    "take": lambda row: row.take(ROWS + 5),
+    "tensorsolve": lambda row: torch.linalg.tensorsolve((row @ row.T + torch.eye(5)), row[:, 0]),
+    "triplet_margin_loss": lambda row: F.triplet_margin_loss(row, row.flip(0), row.flip(1)),
+}
+WITHOUT_GRADIENT: dict[str, Function] = {
+    "index_copy of other indices": lambda row: torch.zeros(5, 8).index_copy(0, row[:, 0].argsort(), row),
+    "isclose": lambda row: torch.isclose(row, SCALE, atol=0.3),
+    "isin": lambda row: torch.isin(_rows(row), torch.tensor([1, 3])),
+    "log_ndtr": lambda row: torch.special.log_ndtr(row),
+    "multi_margin_loss": lambda row: F.multi_margin_loss(row, LABELS.clamp(min=0)),
+    "multilabel_margin_loss": lambda row: F.multilabel_margin_loss(row, ROWS[:, None].expand(5, 8)),
+    "polynomial": lambda row: torch.special.hermite_polynomial_h(row, ROWS[:, None]),
+    "scatter of products": lambda row: SCALE.expand(3, 8).scatter(0, ROWS[:1, None].expand(1, 8), row, reduce="add"),
+    "searchsorted": lambda row: torch.searchsorted(SCALE, row),
+    "searchsorted in other boundaries": lambda row: torch.searchsorted(row[0].cumsum(0), row),
 }
 
 
-GROUPS = pytest.mark.parametrize("names", [sorted(FUNCTIONS)[i::6] for i in range(6)], ids=" ".join)
+def _rows(row: torch.Tensor) -> torch.Tensor:
+    return (row[:, 0].clamp(0, 0.99) * 3).long()
+
+
+GROUPS = pytest.mark.parametrize("names", [sorted(FUNCTIONS)[i::12] for i in range(12)], ids=" ".join)
+ALL = FUNCTIONS | WITHOUT_GRADIENT
 
 
 @CAPTURES
-@GROUPS
+@pytest.mark.parametrize("names", [sorted(ALL)[i::12] for i in range(12)], ids=" ".join)
 def test_functions(names: list[str], capture: Any, tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> Any:
-        return [torch.vmap(FUNCTIONS[name])(x) for name in names]
+        return [torch.vmap(ALL[name])(x) for name in names]
 
     agrees(model, SIZES, ({0: "batch"},), capture, tmp_path)
 
@@ -75,6 +129,56 @@ def test_gradients(names: list[str], tmp_path: pathlib.Path) -> None:
 
         return [torch.vmap(gradient(FUNCTIONS[name]))(x) for name in names]
 
+    agrees(model, SIZES, ({0: "batch"},), "export", tmp_path)
+
+
+IN_PLACE: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
+    lambda x, row: x.addmm_(row[:, :5], row).clamp_(0.2, 1.5).lerp_(row, 0.3).lerp_(row, row),
+    lambda x, row: x.addcmul_(row, row, value=2).addcdiv_(row, SCALE).tril_(1).cumsum_(1),
+    lambda x, row: x.scatter_(0, ROWS[:2, None].expand(2, 8), row[:2]).scatter_(1, ROWS[:, None], 2.0),
+    lambda x, row: x.scatter_add_(0, ROWS[:, None].expand(5, 8), row).index_add_(0, ROWS, row, alpha=3),
+    lambda x, row: x.index_copy_(0, ROWS[:2], row[:2]).masked_scatter_(row > 0.5, row).put_(ROWS, row[:, 0].sort()[0]),
+    lambda x, row: x.gt_(row).add_(row).le_(0.5).add_(row.fmod_(0.3)).pow_(row).remainder_(row + 0.1),
+]
+
+
+@CAPTURES
+def test_operators_in_place(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return [torch.vmap(lambda row, write=write: write(row.sin(), row * 0.5))(x) for write in IN_PLACE]
+
+    agrees(model, SIZES, ({0: "batch"},), capture, tmp_path)
+
+
+# A layer, and its inputs.
+LAYERS: dict[str, tuple[nn.Module, Function]] = {
+    "attention": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda row: row[None]),
+    "batch_norm": (nn.BatchNorm1d(5, track_running_stats=False), lambda row: row[None]),
+    "batch_norm in evaluation": (nn.BatchNorm1d(5), lambda row: row[None]),
+    "conv1d": (nn.Conv1d(5, 4, 3, padding=1, stride=2), lambda row: row[None]),
+    "conv2d": (nn.Conv2d(5, 10, (1, 3), dilation=(1, 2), groups=5), lambda row: row[None, :, None]),
+    "conv3d": (nn.Conv3d(1, 2, 2), lambda row: row[:4].reshape(1, 1, 4, 2, 4)),
+    "conv_transpose": (nn.ConvTranspose2d(1, 2, 2, padding=1, dilation=2), lambda row: row[None, None]),
+    "embedding": (nn.Embedding(9, 3, padding_idx=2), lambda row: row.detach().mul(8).long()),
+    "group_norm": (nn.GroupNorm(2, 4), lambda row: row[None, :4]),
+    "layer_norm": (nn.LayerNorm(8), lambda row: row),
+}
+
+
+@pytest.mark.parametrize("names", [sorted(LAYERS)[i::3] for i in range(3)], ids=" ".join)
+def test_gradients_by_weights_for_each_sample(names: list[str], tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return [torch.vmap(torch.func.grad(loss_of(name), (0, 1)), (None, 0))(weights_of[name], x) for name in names]
+
+    def loss_of(name: str) -> Callable[..., torch.Tensor]:
+        layer, prepare = LAYERS[name]
+
+        def loss(weights: dict[str, torch.Tensor], row: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(layer, weights, (prepare(row),)).sin().sum()
+
+        return loss
+
+    weights_of = {name: dict(LAYERS[name][0].eval().named_parameters()) for name in names}
     agrees(model, SIZES, ({0: "batch"},), "export", tmp_path)
 
 
@@ -103,13 +207,13 @@ def test_batches_of_another_argument(tmp_path: pathlib.Path) -> None:
     agrees(model, sizes, ({0: "batch"}, None), "export", tmp_path)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ALL)
 def test_the_rules_are_right_for_constant_sizes(name: str) -> None:
     """Other threads call them too while a capture runs."""
 
     def results() -> list[torch.Tensor]:
         rows = torch.linspace(-1, 1, 120).reshape(5, 3, 8)
-        of_rows = torch.vmap(FUNCTIONS[name], in_dims=1)
+        of_rows = torch.vmap(ALL[name], in_dims=1)
         return [of_rows(rows), torch.vmap(of_rows)(torch.stack([rows, rows + 1]))]
 
     expected = results()

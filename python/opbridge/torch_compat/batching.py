@@ -14,6 +14,7 @@ from opbridge.torch_compat.lookup import look_up
 
 with look_up():
     from torch import _C
+    from torch._decomp import decomposition_table
     from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
     from torch._functorch.vmap import unwrap_batched
     from torch.utils import _pytree as pytree
@@ -21,6 +22,7 @@ with look_up():
     _add_batch_dim: Callable[[torch.Tensor, int, int], torch.Tensor] = _C._functorch._add_batch_dim
     _exclude: Callable[[Any], Any] = _C._ExcludeDispatchKeyGuard
     _KEY = "FuncTorchBatched"
+    _COMPOSITE: Any = _C.DispatchKey.CompositeImplicitAutograd
     _KEYS: Any = _C.DispatchKeySet(_C.DispatchKey.FuncTorchBatched)
 
 # Takes the size of the batch, the batch axis of each argument, or None, and the arguments of a call of an operator.
@@ -47,6 +49,21 @@ def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: B
             return of_torch.call_boxed(_KEYS, *args, **kwargs)
         return pytree.tree_map_only(torch.Tensor, lambda tensor: _add_batch_dim(tensor, 0, level), result)
 
+    _register(library, operator, call)
+
+
+def decompose_batches(library: torch.library.Library, operator: OpOverload) -> None:
+    """Makes torch.vmap call ``operator`` by the operators that it consists of, each of which has a rule of its own."""
+    of_its_own = operator.has_kernel_for_dispatch_key(_COMPOSITE)
+    _register(library, operator, operator.decompose if of_its_own else decomposition_table[operator])
+
+
+def write_batches(library: torch.library.Library, operator: OpOverload, pure: Callable[..., Any]) -> None:
+    """Makes torch.vmap call ``operator``, which works in place, by its form that does not."""
+    _register(library, operator, lambda written, *args, **kwargs: written.copy_(pure(written, *args, **kwargs)))
+
+
+def _register(library: torch.library.Library, operator: OpOverload, call: Callable[..., Any]) -> None:
     register: Callable[..., None] = library.impl
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch 2.13, of a rule replaced

@@ -53,10 +53,10 @@ IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
 INTERPOLATE = PatchPoint(nn.functional, "interpolate")
 CONVOLUTIONS = {  # by the number of axes of an image
-    axes: tuple(PatchPoint(owner, f"conv{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2)
+    axes: tuple(PatchPoint(owner, f"conv{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2, 3)
 }
 TRANSPOSED_CONVOLUTIONS = {
-    axes: tuple(PatchPoint(owner, f"conv_transpose{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2)
+    axes: tuple(PatchPoint(owner, f"conv_transpose{axes}d") for owner in (nn.functional, torch)) for axes in (1, 2, 3)
 }
 # Whether a distribution checks its parameters and the values that are passed to its methods.
 CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validate_args")

@@ -26,7 +26,7 @@ Function = Callable[..., torch.Tensor]
 @contextlib.contextmanager
 def keep_groups_dynamic() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
-        for points_by_axes, convolve in ((CONVOLUTIONS, _convolved), (TRANSPOSED_CONVOLUTIONS, _transposed)):
+        for points_by_axes, convolve in ((CONVOLUTIONS, convolved), (TRANSPOSED_CONVOLUTIONS, transposed)):
             for axes, points in points_by_axes.items():
                 for point in points:
                     until_the_end.enter_context(patch(point, _replacement(point.original, convolve, axes)))
@@ -55,22 +55,16 @@ def _replacement(original: Function, convolve: Function, axes: int) -> Function:
     return call
 
 
-def _convolved(
+def convolved(
     images: torch.Tensor, weight: torch.Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1
 ) -> torch.Tensor:
-    kernel = weight.shape[2:]
-    steps, gaps = for_axes(stride, len(kernel)), for_axes(dilation, len(kernel))
-    spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
-    if padding == "same":
-        edges = [(span // 2, span - span // 2) for span in spans]
-    else:
-        edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, len(kernel))]
-    padded = _padded(images, edges)
-    counts = [(size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)]
-    return _products(padded, weight, steps, gaps, counts, groups)
+    windows, counts = _windows(images, weight.shape[2:], stride, padding, dilation)
+    made, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(weight.shape[2:])
+    products = weight.reshape(groups, made, elements) @ _of_groups(windows, groups)
+    return products.reshape(images.shape[0], weight.shape[0], *counts)
 
 
-def _transposed(
+def transposed(
     images: torch.Tensor,
     weight: torch.Tensor,
     stride: Any = 1,
@@ -80,44 +74,83 @@ def _transposed(
     dilation: Any = 1,
 ) -> torch.Tensor:
     axes = weight.dim() - 2
-    whole = _sums(images, weight, for_axes(stride, axes), for_axes(dilation, axes), groups)
+    given, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(weight.shape[2:])
+    weights = weight.reshape(groups, given, elements).transpose(1, 2)
+    products = (weights @ _of_groups(images.flatten(2), groups)).flatten(1, 2)
+    whole = _sums(products, images.shape[2:], weight.shape[2:], for_axes(stride, axes), for_axes(dilation, axes))
     pairs = zip(for_axes(padding, axes), for_axes(output_padding, axes), strict=True)
     return _padded(whole, [(-cut, added - cut) for cut, added in pairs])
 
 
+def gradient_of_weights(
+    gradient: torch.Tensor, images: torch.Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> torch.Tensor:
+    """By the weights of a convolution of each image; in a transposed one the two tensors change places."""
+    windows, _ = _windows(images, kernel, stride, padding, dilation)
+    products = _of_groups(gradient.flatten(2), groups) @ _of_groups(windows, groups).transpose(2, 3)
+    return products.reshape(images.shape[0], gradient.shape[1], -1, *kernel)
+
+
+def _of_groups(channels: torch.Tensor, groups: Any) -> torch.Tensor:
+    return channels.reshape(channels.shape[0], groups, channels.shape[1] // groups, channels.shape[2])
+
+
 def _padded(images: torch.Tensor, edges: list[tuple[Any, Any]]) -> torch.Tensor:
     """``edges``: what is added before and after each axis, or cut off if it is negative."""
-    return F.pad(images, [size for edge in reversed(edges) for size in edge])
+    sizes = [size for edge in reversed(edges) for size in edge]
+    return F.pad(images, sizes) if any(not isinstance(size, int) or size for size in sizes) else images
 
 
-def _products(
-    padded: torch.Tensor, weight: torch.Tensor, steps: list[int], gaps: list[int], counts: list[Any], groups: Any
-) -> torch.Tensor:
-    """The convolution of images, or of sequences as images of one row. ``counts`` are the numbers of windows."""
-    kernel, rows = weight.shape[2:], (1,) * (2 - len(counts))
-    image = padded.unsqueeze(2) if rows else padded
-    windows = F.unfold(image, (*rows, *kernel), dilation=(*rows, *gaps), stride=(*rows, *steps))
-    made, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(kernel)
-    of_groups = windows.reshape(padded.shape[0], groups, elements, windows.shape[-1])
-    products = weight.reshape(groups, made, elements) @ of_groups
-    return products.reshape(padded.shape[0], weight.shape[0], *counts)
+def _windows(
+    images: torch.Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[torch.Tensor, list[Any]]:
+    """The elements under each window, as a column, and the numbers of windows along the axes."""
+    steps, gaps = for_axes(stride, len(kernel)), for_axes(dilation, len(kernel))
+    spans = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
+    if padding == "same":
+        edges = [(span // 2, span - span // 2) for span in spans]
+    else:
+        edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, len(kernel))]
+    padded = _padded(images, edges)
+    counts = [(size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)]
+    return _unfolded(padded, kernel, steps, gaps, counts), counts
 
 
-def _sums(input: torch.Tensor, weight: torch.Tensor, steps: list[int], gaps: list[int], groups: Any) -> torch.Tensor:
-    """The transposed convolution without padding of images, or of sequences as images of one row."""
-    kernel, counts, rows = weight.shape[2:], input.shape[2:], (1,) * (2 - len(steps))
-    given, elements = weight.shape[0] // groups, weight.shape[1] * math.prod(kernel)
-    of_groups = input.reshape(input.shape[0], groups, given, math.prod(counts))
-    products = weight.reshape(groups, given, elements).transpose(1, 2) @ of_groups
+def _unfolded(padded: torch.Tensor, kernel: Any, steps: list[int], gaps: list[int], counts: list[Any]) -> torch.Tensor:
+    if len(kernel) == 3:
+        reach = steps[0] * (counts[0] - 1) + 1
+        planes = [padded[:, :, i * gaps[0] : i * gaps[0] + reach : steps[0]] for i in range(kernel[0])]
+        of_planes = [
+            _unfolded(plane.transpose(1, 2).flatten(0, 1), kernel[1:], steps[1:], gaps[1:], counts[1:])
+            .reshape(padded.shape[0], counts[0], padded.shape[1], math.prod(kernel[1:]), math.prod(counts[1:]))
+            .permute(0, 2, 3, 1, 4)
+            for plane in planes
+        ]
+        return torch.stack(of_planes, 2).flatten(4).flatten(1, 3)
+    row = (1,) * (2 - len(kernel))  # a sequence is an image of one row
+    image = padded.unsqueeze(2) if row else padded
+    return F.unfold(image, (*row, *kernel), dilation=(*row, *gaps), stride=(*row, *steps))
+
+
+def _sums(products: torch.Tensor, counts: Any, kernel: Any, steps: list[int], gaps: list[int]) -> torch.Tensor:
+    """The images whose elements are the sums of what lies at their places in all windows, which are columns."""
     sizes = [
         (count - 1) * step + gap * (size - 1) + 1
         for count, step, gap, size in zip(counts, steps, gaps, kernel, strict=True)
     ]
-    made = F.fold(
-        products.reshape(input.shape[0], groups * elements, math.prod(counts)),
-        (*rows, *sizes),
-        (*rows, *kernel),
-        dilation=(*rows, *gaps),
-        stride=(*rows, *steps),
-    )
-    return made.squeeze(2) if rows else made
+    if len(kernel) == 3:
+        elements = math.prod(kernel[1:])
+        planes = products.reshape(products.shape[0], -1, kernel[0], elements, counts[0], math.prod(counts[1:]))
+        whole = products.new_zeros(())
+        for i in range(kernel[0]):
+            columns = planes[:, :, i].permute(0, 3, 1, 2, 4).flatten(2, 3).flatten(0, 1)
+            made = _sums(columns, counts[1:], kernel[1:], steps[1:], gaps[1:])
+            images = made.reshape(products.shape[0], counts[0], *made.shape[1:]).transpose(1, 2)
+            apart = F.pad(images.unsqueeze(3), (0, 0, 0, 0, 0, steps[0] - 1)).flatten(2, 3)
+            before = i * gaps[0]
+            whole = whole + F.pad(apart, (0, 0, 0, 0, before, sizes[0] - before - counts[0] * steps[0]))
+        return whole
+    row = (1,) * (2 - len(kernel))
+    options = {"dilation": (*row, *gaps), "stride": (*row, *steps)}
+    made = F.fold(products, (*row, *sizes), (*row, *kernel), **options)
+    return made.squeeze(2) if row else made
