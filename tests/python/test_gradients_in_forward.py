@@ -187,15 +187,26 @@ TRANSFORMS: dict[str, Function] = {
     "numbers: vmap of grad": vmap(grad(wave)),
     "numbers: vmap of jacrev of grad": vmap(jacrev(grad(wave))),
     "numbers: grad of autograd": lambda x: grad(lambda y: (nested(y * 2) * 3 / 7).sum())(x),
-    "numbers: hessian of a row": lambda x: hessian(wave)(x[0]),
-}
-OF_CONSTANT_SIZES: dict[str, Function] = {
-    "hessian": hessian(lambda x: torch.tanh(x @ W).sum()),
     "vmap of grad": vmap(grad(lambda row: MLP(row).sum())),
     "vmap of hessian": vmap(hessian(lambda row: MLP(row).sum())),
     "vmap of jacrev": vmap(jacrev(lambda row: torch.cumsum(row, 0).exp())),
     "jvp of layers of sequences": lambda x: jvp(lambda x: MLP(torch.stack([x, x.cos()])), (x,), (x.sin(),)),
     "numbers: jvp": lambda x: jvp(wave, (x,), (x.exp(),)),
+    "vmap of hessian of quotients and products": vmap(
+        hessian(lambda row: (row**3 / (2 + row.cos())).sum() - row.prod())
+    ),
+    "vmap of jacfwd of jacfwd": vmap(jacfwd(jacfwd(lambda row: (row / (1 + row.square().sum())).sin().sum()))),
+    "vmap of jacfwd of joined tensors": vmap(jacfwd(lambda row: torch.cat([row[:2], torch.ones(2), row.sin()]))),
+    "vmap of hessian of a convolution": vmap(
+        hessian(lambda row: F.conv1d(row[None, None], W[:1, :3, None].mT).exp().sum())
+    ),
+    "numbers: vmap of hessian": vmap(hessian(wave)),
+    "numbers: vmap of jacfwd of grad": vmap(jacfwd(grad(wave))),
+    "jvp by weights": lambda x: jvp(lambda weight: F.linear(x, weight).tanh(), (W.mT,), (W.mT.sin(),)),
+    "numbers: hessian of a row": lambda x: hessian(wave)(x[0]),
+}
+OF_CONSTANT_SIZES: dict[str, Function] = {
+    "hessian": hessian(lambda x: torch.tanh(x @ W).sum()),
     "jacfwd of jacrev": jacfwd(jacrev(lambda x: (x @ W).sigmoid().sum())),
     "autograd.functional": lambda x: torch.autograd.functional.hessian(lambda x: MLP(x).sum(), x),
 }
@@ -485,16 +496,6 @@ def test_a_branch_on_a_gradient_is_refused_by_export():
 
     with pytest.raises(UnsupportedError, match="branches on a tensor"):
         opbridge.capture.capture(model, (torch.ones(3),), how="export")
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("function", [vmap(hessian(wave)), vmap(jacfwd(grad(wave)))])
-def test_forward_derivatives_inside_vmap_that_need_values(function, capture, tmp_path):
-    x = torch.randn(3, 4)
-    check(function, tmp_path, x, capture="trace", rtol=1e-3, atol=1e-3)
-    dynamic = ({0: "n"},)
-    with pytest.raises(UnsupportedError, match=r"use jacrev\(grad"):
-        opbridge.export(function, (x,), tmp_path / "dynamic.onnx", capture=capture, dynamic_shapes=dynamic)
 
 
 def test_the_example_and_the_model_are_as_before(tmp_path):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+from opbridge.torch_compat.kernels import replace_kernel
 from opbridge.torch_compat.lookup import look_up
+from opbridge.torch_compat.zero_tensors import in_memory
 
 with look_up():
     from torch import _C
@@ -44,30 +45,25 @@ def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: B
             with _exclude(_KEYS):
                 if not _is_batched(axes):
                     return operator(*args, **kwargs)
-                result = rule(interpreter.batch_size(), axes, *values, **options)
+                result = rule(interpreter.batch_size(), axes, *pytree.tree_map(in_memory, values), **options)
         if result is NotImplemented:
             return of_torch.call_boxed(_KEYS, *args, **kwargs)
         return pytree.tree_map_only(torch.Tensor, lambda tensor: _add_batch_dim(tensor, 0, level), result)
 
-    _register(library, operator, call)
+    replace_kernel(library, operator, call, _KEY)
 
 
 def decompose_batches(library: torch.library.Library, operator: OpOverload) -> None:
     """Makes torch.vmap call ``operator`` by the operators that it consists of, each of which has a rule of its own."""
     of_its_own = operator.has_kernel_for_dispatch_key(_COMPOSITE)
-    _register(library, operator, operator.decompose if of_its_own else decomposition_table[operator])
+    replace_kernel(library, operator, operator.decompose if of_its_own else decomposition_table[operator], _KEY)
 
 
 def write_batches(library: torch.library.Library, operator: OpOverload, pure: Callable[..., Any]) -> None:
     """Makes torch.vmap call ``operator``, which works in place, by its form that does not."""
-    _register(library, operator, lambda written, *args, **kwargs: written.copy_(pure(written, *args, **kwargs)))
-
-
-def _register(library: torch.library.Library, operator: OpOverload, call: Callable[..., Any]) -> None:
-    register: Callable[..., None] = library.impl
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch 2.13, of a rule replaced
-        register(operator, call, _KEY)
+    replace_kernel(
+        library, operator, lambda written, *args, **kwargs: written.copy_(pure(written, *args, **kwargs)), _KEY
+    )
 
 
 @functools.cache  # as it was before another thread, which may end earlier, replaced it

@@ -25,7 +25,6 @@ from opbridge.torch_compat import (
     TorchDispatchMode,
     backward_is_running,
     dual_numbers_exist,
-    has_memory,
     pytree,
     transforms_are_active,
 )
@@ -75,12 +74,6 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator_of(func).is_property:
             return func(*args, **(kwargs or {}))
         if _computes_sizes(args, kwargs or {}):
-            if not all(has_memory(argument) for argument in args if _is_on_meta(argument)):
-                raise UnsupportedError(
-                    "torch mistakes the device of a derivative of 0 when it differentiates forward (jvp, jacfwd, "
-                    "hessian) inside vmap on tensors without values: use jacrev(grad(…)) for hessian and jacrev for "
-                    'jacfwd, or capture="trace" with constant sizes'
-                )
             return func(*args, **(kwargs or {}))
         if func in DETERMINANTS:
             return self._determinant(func, args[0])

@@ -13,6 +13,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.known_buffers import give_values, tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
+from opbridge.capture.rewrites.zero_derivatives import keep_zero_derivatives_fake
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
@@ -90,6 +91,7 @@ def _capture(
         propagate_data(numbers is not None),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
+        keep_zero_derivatives_fake(),
         # With ``export``, the number of an input without axes is no symbol with a hint, whose guards would be lost.
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True, export=True) as mode,
     ):
