@@ -13,8 +13,6 @@ import opbridge
 
 NAMESPACE = "aten::_foreach_"
 LEFT_OUT = ("powsum.Scalar",)  # it has no operator for one tensor
-# They read their numbers from a tensor, which torch.export refuses.
-NOT_EXPORTED = ("addcdiv.Tensor", "addcdiv_.Tensor", "addcmul.Tensor", "addcmul_.Tensor")
 SCHEMAS = {
     f"{schema.name}.{schema.overload_name}".rstrip(".").removeprefix(NAMESPACE): schema
     for schema in torch._C._jit_get_all_schemas()
@@ -42,9 +40,9 @@ def result_of(name: str, tensors: tuple[torch.Tensor, ...]) -> Any:
 
 
 class EveryOperator(torch.nn.Module):
-    def __init__(self, capture: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.names = sorted(SCHEMAS.keys() - set(LEFT_OUT) - set(NOT_EXPORTED if capture == "export" else ()))
+        self.names = sorted(SCHEMAS.keys() - set(LEFT_OUT))
 
     def forward(self, *tensors: torch.Tensor) -> dict[str, Any]:
         return {name: result_of(name, tensors) for name in self.names}
@@ -52,7 +50,7 @@ class EveryOperator(torch.nn.Module):
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_every_operator(capture: Any, tmp_path: pathlib.Path) -> None:
-    model = EveryOperator(capture)
+    model = EveryOperator()
     opbridge.export(model, ROWS, tmp_path / "model.onnx", capture=capture, verify=True)
     opbridge.verify(tmp_path / "model.onnx", model, tuple(row * 0.5 + 0.25 for row in ROWS))
 
@@ -100,3 +98,18 @@ def test_lists_of_different_lengths_are_refused(tmp_path: pathlib.Path) -> None:
     node.args = (node.args[0], node.args[1][:1])
     with pytest.raises(opbridge.UnsupportedError, match="aten::_foreach_add"):
         opbridge.export(program, ROWS[1:], tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])
+def test_a_step_of_an_optimizer_inside_of_a_model(optimizer: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        weight = torch.nn.Parameter(torch.ones(4, 2))
+        with torch.enable_grad():
+            (x @ weight).square().sum().backward()
+        optimizer([weight], lr=0.1, foreach=True).step()
+        return x @ weight.detach()
+
+    opbridge.export(model, (torch.randn(3, 4),), tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+    for rows in (3, 1, 5):
+        opbridge.verify(tmp_path / "model.onnx", model, (torch.randn(rows, 4),))

@@ -12,6 +12,7 @@ from opbridge.capture.operators import aten_overload
 from opbridge.capture.patching import patch, patch_items
 from opbridge.torch_compat import decomposition_table
 from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.kernels import replace_kernel
 from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
 _TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
@@ -37,11 +38,20 @@ _RULES: dict[str, Callable[..., Any]] = {
     "_histogramdd_from_bin_tensors": lambda x, bins, **_: x.new_empty([edges.shape[0] - 1 for edges in bins]),
 }
 
+# Operators whose rules in torch want the factors on the CPU, where nothing is in a capture.
+_OF_LISTS: dict[str, Callable[..., Any]] = {
+    f"_foreach_{name}{form}.Tensor": (lambda *_: None) if form else (lambda tensors, *_: [_like(x) for x in tensors])
+    for name in ("addcdiv", "addcmul")
+    for form in ("", "_")
+}
+
 
 @contextlib.contextmanager
 def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
+        for name, rule in _OF_LISTS.items():
+            replace_kernel(library, aten_overload(name), rule, "Meta")
         for name, rule in _RULES.items():
             if has_shape_rule(aten_overload(name)):
                 continue
