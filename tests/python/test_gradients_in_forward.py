@@ -75,6 +75,22 @@ def test_a_physics_informed_network(capture, activation, tmp_path):
     )
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("unbind", [torch.unbind, lambda y: y.unbind(dim=0)])
+def test_gradients_of_rows(capture, unbind, tmp_path):
+    """As captum asks for the gradients of all samples."""
+
+    def model(x):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            scores = MLP(x).square().sum(1)
+            assert scores[0].numel() == 1
+            return torch.autograd.grad(unbind(scores), x, create_graph=True)[0]
+
+    others = ((torch.randn(1, 4),), (torch.randn(5, 4),))
+    check(model, tmp_path, torch.randn(3, 4), capture=capture, dynamic=({0: "n"},), others=others)
+
+
 class Potential(nn.Module):
     """Energy and forces of atoms, which depend only on the distances between the atoms."""
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
-from opbridge.capture.rewrites import made_by_size, matrix_norms
+from opbridge.capture.rewrites import made_by_size, matrix_norms, rows
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
 from opbridge.capture.rewrites.equality import equal
 from opbridge.capture.rewrites.inverse_stft import istft
@@ -420,6 +420,8 @@ _SUBSTITUTES: dict[Any, Function] = {
     F.instance_norm: _instance_norm,
     F.ctc_loss: _ctc_loss,
     torch.cdist: _cdist,
+    torch.unbind: rows.unbind,
+    torch.Tensor.unbind: rows.unbind,
     SHAPE_AS_TENSOR: _shape_as_tensor,
     RESHAPE_FROM_TENSOR: _reshape_from_tensor,
     torch.narrow: _narrow,
