@@ -12,6 +12,7 @@ import pytest
 import torch
 from dynamic_check import CAPTURES
 from torch.export import Dim
+from torch.nn import functional as F
 
 import opbridge
 from opbridge import TraceWarning
@@ -196,6 +197,8 @@ def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> N
         lambda x: torch.where(x[: len(x) // 2] > 0, torch.ones(2), 1.0),
         lambda x: x[: len(x) // 2] * x[: (len(x) + 1) // 2],
         lambda x: torch.broadcast_tensors(x[: len(x) // 2], torch.ones(2))[0],
+        lambda x: x[: len(x) // 2] + x[len(x) // 2 :],  # for 3 rows 1 and 2
+        lambda x: x + x.new_ones(2 * ((len(x) - 1) // 2) + 2),  # for 1 row 1 and 2
     ],
 )
 def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture: Any, function: Any) -> None:
@@ -219,6 +222,29 @@ def test_rows_of_a_table_do_not_broadcast(tmp_path: pathlib.Path, capture: Any) 
         opbridge.export(encoded, (torch.rand(4, 3),), path, dynamic_shapes=({0: "n"},), capture=capture)
     for n in (1, 8):
         assert opbridge.verify(path, encoded, (torch.rand(n, 3),)).ok
+
+
+def _add_to_repeated(x: torch.Tensor) -> torch.Tensor:
+    """As in a U-net: where one size is 1, the other is 0."""
+    return x + x[:, :, ::2, ::2][:, :, : x.shape[2] // 2, : x.shape[3] // 2].repeat(1, 1, 2, 2)
+
+
+def _add_blocks(x: torch.Tensor) -> torch.Tensor:
+    """A product of sizes, of which one factor is 0 where the other product is 1."""
+    height, width = x.shape[2:]
+    blocks = F.pixel_unshuffle(x[:, :, : height // 4 * 4, : width // 4 * 4], 4)
+    return x.flatten(2) + F.pixel_shuffle(blocks, 4).flatten(2)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("model", [_add_to_repeated, _add_blocks])
+def test_sizes_of_which_one_is_a_multiple_do_not_broadcast(tmp_path: pathlib.Path, capture: Any, model: Any) -> None:
+    path = tmp_path / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(model, (torch.rand(1, 2, 8, 12),), path, dynamic_shapes=({2: "h", 3: "w"},), capture=capture)
+    for height, width in ((4, 4), (20, 8)):
+        assert opbridge.verify(path, model, (torch.rand(1, 2, height, width),)).ok
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

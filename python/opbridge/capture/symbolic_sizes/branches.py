@@ -27,7 +27,7 @@ from opbridge.capture.symbolic_sizes.asking import (
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
-from opbridge.capture.symbolic_sizes.model_branches import Branch
+from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
 from opbridge.capture.symbolic_sizes.size_checks import is_check, is_without_effect, passing_truth
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
@@ -114,7 +114,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if not is_check(frame) and _operator_of(frame) != "aten::is_nonzero":  # of which the recorder warns
                 shown = sizes.text_of(asked)
                 warn_of_run(f"torch branches by a size that depends on data: whether '{shown}' was read as {result}")
-        elif result and not fixed and _broadcasts(frame, env) and (size := _may_be_one(asked, env)):
+        elif result and not fixed and _broadcasts(frame, env) and (size := _may_be_one(asked, env, sizes.branches)):
             one, other = map(sizes.text_of, asked.args if size == asked.args[0] else reversed(asked.args))
             warn_of_run(
                 f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example, though '{one}' "
@@ -217,14 +217,18 @@ def _asked_in(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
     return False
 
 
-def _may_be_one(asked: Any, env: Any) -> Any:
-    """The size in the equation ``asked`` that may be 1 when the other is not; None if the equation fixes both."""
+def _may_be_one(asked: Any, env: Any, branches: Branches) -> Any:
+    """The size in the equation ``asked`` that may be 1 when the other is greater; None if there is none. Of no elements
+    and one, the result has no elements, in ONNX too."""
     if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols or are_always_equal(*asked.args):
         return None
     one, other = asked.args
     if _is_limited(one, other, env) or _is_limited(other, one, env):
         return None
-    return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
+    for size, wider in ((one, other), (other, one)):
+        if always(env, sympy.Ne(size, 1)) is not True and not branches.is_never_one_below(size, wider):
+            return size
+    return None
 
 
 def _is_limited(limited: Any, size: Any, env: Any) -> bool:

@@ -147,6 +147,23 @@ class Branches:
         limits = self._limits_of(asked.free_symbols)
         return limits is not None and is_decided(asked, truth, *limits)
 
+    def is_never_one_below(self, size: Any, other: Any) -> bool:
+        """Whether ``size`` is never 1 while ``other`` is greater. False if unknown."""
+        if (multiple := size.primitive()[0]).is_Integer and multiple > 1:
+            return True
+        if self._are_never(sympy.Eq(size, 1), sympy.Gt(other, 1)):
+            return True
+        # A product of integers is 1 only if all of them are 1 or -1, and 0 if one of them is.
+        pairs = itertools.product(sympy.Mul.make_args(size), sympy.Mul.make_args(other))
+        return any(all(self._are_never(sympy.Eq(one, unit), sympy.Ne(by, 0)) for unit in (1, -1)) for one, by in pairs)
+
+    def _are_never(self, *conditions: Any) -> bool:
+        """Whether no size of the inputs fulfils all conditions on it. False if unknown."""
+        if sympy.false in conditions:
+            return True
+        limits = self._limits_of(set().union(*(condition.free_symbols for condition in conditions)))
+        return limits is not None and are_impossible([(condition, True) for condition in conditions], *limits)
+
     def are_impossible(self, wanted: Sequence[tuple[Branch, bool]]) -> bool:
         """Whether no sizes give the last condition the wanted answer, and those on the same size theirs; or whether
         the answers contradict each other."""
