@@ -232,6 +232,7 @@ def test_products(pair):
         "einsum": lambda a, b: torch.einsum("ij,kj,ki->k", a, b, b[:, :3]),
         "addcmul": lambda a, b: torch.addcmul(a, b, b, value=1 + 1j),
         "addcmul to more elements": lambda a, b: torch.addcmul(a.real, a[0], a.real[0, 0]),
+        "addcmul of infinite real factors": lambda a, b: torch.addcmul(a, b.real / 0, b.real),
         "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=2),
         "addcdiv to more elements": lambda a, b: torch.addcdiv(a.real, a[0], a.real[0, 0]),
         "lerp": lambda a, b: torch.lerp(a, b, 0.25),

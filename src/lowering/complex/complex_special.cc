@@ -367,8 +367,11 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
       {"aten::cumprod", {cumulative_product}},
       {"aten::linalg_vander", {vander}},
       {"aten::addcmul", {[](C call) {
-         const Complex term = multiply(call.g, call.get("value", 1), call["tensor1"]);
-         return add(call.g, call["self"], multiply(call.g, term, call["tensor2"]));
+         // Real factors are promoted: their imaginary 0 times infinity is NaN.
+         Complex value = call.get("value", 1);
+         if (!value.im) value.im = call.g.scalar_like(value.re, 0);
+         const Complex term = multiply(call.g, value, call.full("tensor1"));
+         return add(call.g, call["self"], multiply(call.g, term, call.full("tensor2")));
        }}},
       {"aten::addcdiv", {[](C call) {
          const Complex term = multiply(call.g, call.get("value", 1), call["tensor1"]);
