@@ -139,6 +139,7 @@ def test_norms_of_matrices_of_dynamic_sizes():
         dynamic=[{0: DYNAMIC, 1: DYNAMIC, 2: DYNAMIC}, {0: DYNAMIC, 1: "n", 2: "n"}],
         also=[
             (torch.randn(2, 6, 3), torch.ones(1, 3, 3)),
+            (torch.zeros(2, 3, 2), torch.zeros(2, 2, 2)),
             (torch.randn(5, 2, 2), torch.randn(3, 2, 2) + 5 * torch.eye(2)),
         ],
     )

@@ -221,6 +221,17 @@ def test_the_rules_are_right_for_constant_sizes(name: str) -> None:
         torch.testing.assert_close(results(), expected)
 
 
+@pytest.mark.parametrize("solve", [torch.linalg.ldl_solve, torch.linalg.lu_solve])
+def test_a_sample_of_several_systems_with_one_matrix(solve: Any) -> None:
+    """There are as many of both as samples, so that a batch could be taken for the other."""
+    factor = torch.linalg.ldl_factor if solve is torch.linalg.ldl_solve else torch.linalg.lu_factor
+    factors, pivots = factor(torch.randn(3, 4, 4) + 9 * torch.eye(4))
+    right_sides = torch.randn(3, 3, 4, 2)
+    expected = torch.vmap(solve)(factors, pivots, right_sides)
+    with keep_batches_symbolic():
+        torch.testing.assert_close(torch.vmap(solve)(factors, pivots, right_sides), expected)
+
+
 def test_replacing_the_rules_warns_of_nothing(tmp_path: pathlib.Path) -> None:
     """In a process of its own, because torch 2.13 warns once."""
     script = """

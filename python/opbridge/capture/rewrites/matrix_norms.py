@@ -47,8 +47,7 @@ def _cond(input: torch.Tensor, p: Any = None) -> torch.Tensor:
         result: torch.Tensor = torch.linalg.cond(input, p)
         return result
     inverse, info = torch.linalg.inv_ex(input)
-    inverse = inverse.masked_fill((info > 0)[..., None, None], math.inf)
-    return _matrix_norm(input, p) * _matrix_norm(inverse, p)
+    return (_matrix_norm(input, p) * _matrix_norm(inverse, p)).masked_fill(info > 0, math.inf)
 
 
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {

@@ -104,7 +104,7 @@ _RULES: dict[str, Callable[[Any], BatchRule]] = {
     **dict.fromkeys(("aten::im2col", "aten::col2im", "aten::channel_shuffle"), by_sample(0)),
     **dict.fromkeys(("aten::max_unpool2d", "aten::max_unpool3d"), by_sample(0, 1)),
     **dict.fromkeys(("aten::pixel_shuffle", "aten::pixel_unshuffle", "aten::linalg_lu"), along()),
-    "aten::diagonal_scatter": along(3, 4, ranks_differ=True),
+    "aten::diagonal_scatter": along(3, 4, shorter=1),
     **dict.fromkeys(
         (
             "aten::linalg_lu_solve",
@@ -112,7 +112,7 @@ _RULES: dict[str, Callable[[Any], BatchRule]] = {
             "aten::linalg_householder_product",
             "aten::ormqr",
         ),
-        along(ranks_differ=True),
+        along(shorter=1),
     ),
     **dict.fromkeys((*_SPECIAL, "aten::_conj_physical"), broadcast()),
     "aten::isin.Tensor_Tensor": broadcast(same={1}),
@@ -137,17 +137,7 @@ _DECOMPOSED = (
 _IN_PLACE = (
     *("addbmm_", "addcdiv_", "addcmul_", "addmm_", "addmv_", "addr_", "baddbmm_", "clamp_", "clamp_.Tensor"),
     *("cumprod_", "cumsum_", "floor_divide_.Tensor", "heaviside_", "hypot_", "index_add_", "index_copy_"),
-    *(
-        "lerp_.Scalar",
-        "lerp_.Tensor",
-        "masked_scatter_",
-        "nextafter_",
-        "pow_.Tensor",
-        "put_",
-        "renorm_",
-        "tril_",
-        "triu_",
-    ),
+    *("lerp_.Scalar", "lerp_.Tensor", "masked_scatter_", "nextafter_", "pow_.Tensor", "put_", "renorm_"),
     *("scatter_.src", "scatter_.value", "scatter_add_", "scatter_reduce_.two", "tril_", "triu_", "xlogy_.Tensor"),
     *(f"{name}_.{form}" for name in ("eq", "ge", "gt", "le", "lt", "ne", "fmod", "remainder") for form in _OPERANDS),
 )

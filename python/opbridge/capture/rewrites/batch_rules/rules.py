@@ -69,9 +69,9 @@ def along(
     sizes: int | None = None,
     same: Collection[int] = (),
     unless: Callable[..., bool] | None = None,
-    ranks_differ: bool = False,
+    shorter: int | None = None,
 ) -> Any:
-    """The rule of an operator on tensors with the same axes, or if ``ranks_differ`` the same first axes. The arguments
+    """The rule of an operator on tensors with the same axes; the argument ``shorter`` lacks the last one. The arguments
     ``dims`` count axes from the first. The tensors ``same`` are the same for the whole batch. The argument ``sizes``
     are the sizes of the result."""
 
@@ -85,8 +85,9 @@ def along(
             given = [*args, *defaults[len(args) : max(dims, default=-1) + 1]]
             for i in everything:
                 given[i] = with_batch(args[i], axes[i], size)
-            ranks = {tensor.dim() for tensor in tensors(given[i] for i in everything)}
-            if (len(ranks) != 1 and not ranks_differ) or 1 in ranks:  # a sample without axes has one all the same
+            ranks = {tensor.dim() + (i == shorter) for i in everything for tensor in tensors(given[i : i + 1])}
+            # Operators treat a sample without axes as if it had one.
+            if len(ranks) != 1 or 1 in ranks or (sizes is not None and not args[sizes]):
                 return NotImplemented
             for dim in dims:
                 given[dim] += given[dim] >= 0
