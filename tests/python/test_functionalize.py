@@ -538,6 +538,7 @@ ORDERED_WRITES = {
     "selected row": _shift((ALL, FROM), (ALL, slice(0, 1))),
     "rows of one": _shift((0, FROM), (1, UP_TO)),
     "itself": _add((ALL, FROM), (ALL, FROM)),
+    "a number of it": lambda x: x[..., :3].masked_fill_(x[..., :3] > 0, x[0, 0, 0]),
     "parts": lambda x: x.split(2, -1)[1].add_(x.split(2, -1)[0]),
     "elements": lambda x: x.unbind(1)[2].copy_(x.select(1, 1)),
 }

@@ -24,7 +24,7 @@ def keep_zero_derivatives_fake() -> Iterator[None]:
     """Replaces the kernels, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, kernel in _KERNELS.items():
-            replace_kernel(library, aten_overload(name), kernel, KEY)
+            replace_kernel(library, aten_overload(name.removeprefix("aten::")), kernel, KEY)
         for name in _ON_MEMORY:
             replace_kernel(library, aten_overload(name), _on_memory(aten_overload(name)), KEY)
         yield
@@ -94,12 +94,12 @@ _ON_MEMORY = (
     *("clone", "neg", "sum", "sum.dim_IntList", "mean", "mean.dim", "index_select", "index.Tensor", "gather"),
 )
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {
-    "add.Tensor": _sum(1),
-    "sub.Tensor": _sum(-1),
-    "mul.Tensor": _product,
-    "linalg_cross": _product,
-    "div.Tensor": _quotient,
-    "view": _view,
-    "_reshape_alias": _zeros_like,
-    "as_strided": _zeros_like,
+    "aten::add.Tensor": _sum(1),
+    "aten::sub.Tensor": _sum(-1),
+    "aten::mul.Tensor": _product,
+    "aten::linalg_cross": _product,
+    "aten::div.Tensor": _quotient,
+    "aten::view": _view,
+    "aten::_reshape_alias": _zeros_like,
+    "aten::as_strided": _zeros_like,
 }
