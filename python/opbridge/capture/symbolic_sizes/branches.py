@@ -195,26 +195,26 @@ def _torch_code(frame: FrameType | None) -> set[CodeType]:
 def _broadcasts(frame: FrameType | None, env: Any) -> bool:
     """Whether torch asks to find the shape of a broadcast. It only checks sizes when it expands one that is never 1:
     eager mode fails for all that are not equal."""
-    for _ in range(_DEPTH_OF_CHECK):
-        if frame is None:
-            return False
-        if frame.f_code in BROADCASTING:
-            size = expanded_size(frame)
-            expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
-            return size is None or always(env, sympy.Ne(expression, 1)) is not sympy.true
-        frame = frame.f_back
-    return False
+    asking = _asking(frame, BROADCASTING)
+    if asking is None:
+        return False
+    size = expanded_size(asking)
+    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+    return size is None or always(env, sympy.Ne(expression, 1)) is not sympy.true
 
 
 def _asked_in(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
     """Whether a function with one of the ``codes`` asks, directly or by torch._check."""
+    return _asking(frame, codes) is not None
+
+
+def _asking(frame: FrameType | None, codes: Collection[CodeType]) -> FrameType | None:
+    """The frame of the function with one of the ``codes`` that asks, directly or by torch._check."""
     for _ in range(_DEPTH_OF_CHECK):
-        if frame is None:
-            return False
-        if frame.f_code in codes:
-            return True
+        if frame is None or frame.f_code in codes:
+            return frame
         frame = frame.f_back
-    return False
+    return None
 
 
 def _may_be_one(asked: Any, env: Any, branches: Branches) -> Any:
@@ -225,10 +225,7 @@ def _may_be_one(asked: Any, env: Any, branches: Branches) -> Any:
     one, other = asked.args
     if _is_limited(one, other, env) or _is_limited(other, one, env):
         return None
-    for size, wider in ((one, other), (other, one)):
-        if always(env, sympy.Ne(size, 1)) is not True and not branches.is_never_one_below(size, wider):
-            return size
-    return None
+    return next((a for a, b in ((one, other), (other, one)) if not branches.is_never_one_below(a, b)), None)
 
 
 def _is_limited(limited: Any, size: Any, env: Any) -> bool:

@@ -96,8 +96,7 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 _USING = _functions("__getitem__", "__setitem__", "nonzero", "where", "argwhere", "index_put", "index_put_")
 # Functions of which masks are made. None of them writes, or draws a random number.
 _MAKING = _functions(
-    *("__getitem__", "eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__and__", "__or__", "__xor__"),
-    "__invert__",
+    *("__getitem__", "__eq__", "__and__", "__or__", "__xor__", "__invert__", "eq", "ne", "lt", "le", "gt", "ge"),
     *("logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "isin"),
     *("abs", "neg", "all", "any", "argmax", "sum", "bool", "long", "float", "to"),
     *("select", "squeeze", "unsqueeze", "flatten", "view", "reshape", "detach"),

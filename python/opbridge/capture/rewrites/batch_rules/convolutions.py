@@ -21,20 +21,8 @@ from opbridge.torch_compat.batching import BatchRule
 def convolution(operator: Any) -> BatchRule:
     by_samples = by_sample(0)(operator)
 
-    def rule(
-        size: Size,
-        axes: Sequence[Any],
-        x: Any,
-        weight: Any,
-        bias: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        is_transposed: bool,
-        output_padding: Any,
-        groups: int,
-    ) -> Any:
-        options = (stride, padding, dilation, is_transposed, output_padding, groups)
+    def rule(size: Size, axes: Sequence[Any], x: Any, weight: Any, bias: Any, *options: Any) -> Any:
+        stride, padding, dilation, is_transposed, output_padding, groups = options
         if axes[1] is None:
             if axes[2] is None:
                 return by_samples(size, axes, x, weight, bias, *options)
@@ -69,21 +57,16 @@ def convolution_backward(operator: Any) -> BatchRule:
         x: Any,
         weight: Any,
         sizes_of_bias: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        is_transposed: bool,
-        output_padding: Any,
-        groups: int,
-        mask: Sequence[bool],
+        *options: Any,
     ) -> Any:
+        stride, padding, dilation, is_transposed, output_padding, groups, mask = options
         if mask[1] and any(output_padding):
             return NotImplemented
         kernel = (weight if axes[2] is None else weight.movedim(axes[2], 0)).shape[-len(stride) :]
         of_images = of_weights = of_bias = None
         if mask[0] and axes[2] is None:
-            options = (stride, padding, dilation, is_transposed, output_padding, groups, [True, False, False])
-            of_images, _, _ = by_samples(size, axes, gradient, x, weight, sizes_of_bias, *options)
+            only_images = (*options[:-1], [True, False, False])
+            of_images, _, _ = by_samples(size, axes, gradient, x, weight, sizes_of_bias, *only_images)
         gradients, images = with_batch(gradient, axes[0], size), with_batch(x, axes[1], size)
         if mask[0] and axes[2] is not None:
             channels, weights = as_channels(gradients), with_batch(weight, axes[2], size).flatten(0, 1)
