@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import re
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from command import ROOT
+
+END = b"\x04"  # no program writes it
 
 
 def on_terminal(
@@ -22,15 +24,24 @@ def on_terminal(
     variables |= {"PYTHONPATH": str(ROOT / "python"), "TERM": "xterm-256color", **environment}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: end}
     process = subprocess.Popen(command, env=variables, **streams)  # type: ignore[call-overload]
-    os.close(end)
+    other: list[bytes] = []
+
+    def mark_the_end() -> None:
+        other.extend(part for part in process.communicate() if part)
+        os.write(end, END)
+
+    # Linux may report an end that the program closes before it hands out what was written last: it stays open here.
+    waiting = threading.Thread(target=mark_the_end)
+    waiting.start()
     written = b""
-    with contextlib.suppress(OSError):  # Linux reports the closed end as an error
-        while part := os.read(terminal, 4096):
-            written += part
+    while not written.endswith(END):
+        written += os.read(terminal, 4096)
+    waiting.join()
+    os.close(end)
     os.close(terminal)
-    other = b"".join(part or b"" for part in process.communicate())
-    assert process.returncode == status, (written + other).decode()
-    return written.decode(), other.decode()
+    written = written.removesuffix(END)
+    assert process.returncode == status, (written + b"".join(other)).decode()
+    return written.decode(), b"".join(other).decode()
 
 
 def plain(text: str) -> str:
