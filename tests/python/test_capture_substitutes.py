@@ -251,6 +251,25 @@ def test_functions_that_torch_runs_only_in_eager_mode(tmp_path, capture, dynamic
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_masks_of_uint8(tmp_path, capture, dynamic):
+    """They were those of torch before it had bool; only eager mode still indexes by them."""
+
+    def model(x):
+        mask, column = (x > 0.5).to(torch.uint8), torch.tensor([1, 0, 1, 0, 1]).to(torch.uint8)
+        first = (torch.arange(x.shape[0]) == 0).to(torch.uint8)
+        written = x.clone()
+        written[:, column] += 1
+        written.index_put_((first,), torch.ones(5))
+        return x[mask], x[:, column], x[column[0]], x[mask[0].sum() * 0], written, x.index_put((first,), x[:1] * 2)
+
+    path, sizes = tmp_path / "m.onnx", ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
+    opbridge.export(model, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
+    for rows in (4, 1, 7)[: 3 if dynamic else 1]:
+        opbridge.verify(path, model, (torch.rand(rows, 5),))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_random_numbers_of_dynamic_sizes_with_a_generator(tmp_path, capture):
     def drawn(x, generator=None):
         shifted = x + torch.randn(x.shape, generator=generator) + torch.rand(x.shape[0], 5, generator=generator)

@@ -82,6 +82,9 @@ def test_int_and_float_of_tensors(name: str, capture: Any, tmp_path: pathlib.Pat
 FOLLOWED: dict[str, Function] = {
     "item": lambda x: x * x.sum().item() + torch.full((1,), x.mean().item()),
     "tolist": lambda x: x * sum(x[0].tolist()),
+    "item of an operator of sizes": lambda x: x * torch.ops.aten.mul(x.shape[0], 0.5).item(),
+    "item of an operator of elements": lambda x: x * float(torch.ops.aten.sub(x[0, 0].item(), 2)),
+    "item of NaN": lambda x: x * torch.tensor(float("nan")).item(),
     "is an int": lambda x: x * 2 if isinstance(x.shape[0], int) else x,
     "is a number": lambda x: x * 2 if isinstance(x.shape[0], numbers.Integral) else x,
     "is of one of the types": lambda x: x * 2 if isinstance(x.shape[0] / 2, (str, float)) else x,

@@ -34,7 +34,7 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
 
     def may_turn_const(mode: Any, tensor: torch.Tensor) -> bool:
         if not is_fake(tensor) and tensor.layout == torch.strided and not tensor.is_meta:
-            return tensor.numel() <= MOST_ELEMENTS
+            return tensor.numel() <= MOST_ELEMENTS and not _is_nan(tensor)
         return bool(original(mode, tensor))
 
     try:
@@ -42,6 +42,11 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
             yield
     finally:
         _state = before
+
+
+def _is_nan(tensor: torch.Tensor) -> bool:
+    """Whether torch may have computed the number with NaN in place of a torch.SymFloat, as in ``aten.mul(n, 0.5)``."""
+    return tensor.dim() == 0 and tensor.is_floating_point() and bool(tensor.isnan())
 
 
 def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:

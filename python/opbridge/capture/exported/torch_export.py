@@ -31,7 +31,7 @@ from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.assignments import assign
 from opbridge.capture.rewrites.copies import COPIES
-from opbridge.capture.rewrites.eager_only import EAGER_ONLY
+from opbridge.capture.rewrites.eager_only import EAGER_ONLY, index_of_masks
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
@@ -239,6 +239,8 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
             if func == TRUTH and is_fake(args[0]) and (truth := passing_truth(sys._getframe(1))) is not None:
                 return truth
             called = _CALLED_INSTEAD.get(func, func)
+            if func == torch.Tensor.__getitem__:
+                args = args[0], index_of_masks(args[1])
             try:
                 return super().__torch_function__(called, types, args, kwargs)
             except Exception as error:

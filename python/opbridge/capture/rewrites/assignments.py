@@ -11,11 +11,12 @@ from typing import Any
 import sympy
 import torch
 
+from opbridge.capture.rewrites.eager_only import index_of_masks
 from opbridge.torch_compat.symbols import FUNCTION_MODE
 
 
 def assign(tensor: torch.Tensor, index: Any, value: Any) -> None:
-    torch.Tensor.__setitem__(tensor, index, value)
+    torch.Tensor.__setitem__(tensor, index_of_masks(index), value)
 
 
 def drops_axis(asked: Any, frame: FrameType | None) -> bool:

@@ -21,9 +21,21 @@ def _method_where(tensor: torch.Tensor, condition: torch.Tensor, other: Any) -> 
     return tensor.where(_mask(condition), other)
 
 
-def _mask(condition: torch.Tensor) -> torch.Tensor:
-    """``condition`` as a mask: its type may be uint8, that of masks before torch had bool."""
-    return condition.bool() if condition.dtype == torch.uint8 else condition
+def index_of_masks(index: Any) -> Any:
+    """The index ``index`` of a tensor, with its masks as tensors of bool."""
+    return tuple(map(_mask, index)) if isinstance(index, tuple) else _mask(index)
+
+
+def _index_put(function: Callable[..., Any]) -> Callable[..., Any]:
+    def put(tensor: torch.Tensor, indices: Any, *args: Any, **options: Any) -> Any:
+        return function(tensor, tuple(map(_mask, indices)), *args, **options)
+
+    return put
+
+
+def _mask(value: Any) -> Any:
+    """``value``, with bool instead of uint8, the type of masks before torch had bool."""
+    return value.bool() if isinstance(value, torch.Tensor) and value.dtype == torch.uint8 else value
 
 
 def _nbytes(tensor: torch.Tensor) -> int:
@@ -47,6 +59,10 @@ def _without_generator(function: Callable[..., Any]) -> Callable[..., Any]:
 EAGER_ONLY: dict[Any, Callable[..., Any]] = {
     torch.where: _where,
     torch.Tensor.where: _method_where,
+    **{
+        put: _index_put(put)
+        for put in (torch.index_put, torch.index_put_, torch.Tensor.index_put, torch.Tensor.index_put_)
+    },
     torch.Tensor.nbytes.__get__: _nbytes,  # type: ignore[attr-defined]
     **{function: _without_generator(function) for function in (torch.rand, torch.randn, torch.randint, torch.randperm)},
 }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.rewrites.assignments import assign
+from opbridge.capture.rewrites.eager_only import index_of_masks
 
 
 class ScalarMasks:
@@ -25,7 +26,7 @@ class ScalarMasks:
     def _getitem(self, tensor: torch.Tensor, index: Any) -> Any:
         if _is_scalar_mask(index):
             return tensor.unsqueeze(0)[self._axis(index)]
-        return torch.Tensor.__getitem__(tensor, index)
+        return torch.Tensor.__getitem__(tensor, index_of_masks(index))
 
     def _setitem(self, tensor: torch.Tensor, index: Any, value: Any) -> None:
         if _is_scalar_mask(index):
