@@ -217,6 +217,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "buffer": lambda: capture(branching_on_a_buffer(), (X,)),
     "float": lambda: capture(Model(lambda _, x: x * float(x.shape[0] / 2)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
+    "no rows": lambda: capture(Model(lambda _, x: x * 2), (X[:0],), dynamic_axes={"args_0": {0: "n"}}),
     "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
     "broadcast": lambda: capture(lambda x: x[x > 0.5] + x[x > 0], (X,), how="trace"),
     "data": lambda: capture(lambda x: nn.functional.smooth_l1_loss(x[x > 0.5], X[X > 0.5]), (X,), how="trace"),

@@ -36,14 +36,16 @@ def repeat_ones(leaf: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
 
 
 def with_sizes(leaf: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    """The tensor with other sizes of some axes, cut off or continued with its elements from the first on. The axes keep
-    their order in memory."""
+    """The tensor with other sizes of some axes, cut off or continued with its elements from the first on, with zeros if
+    it has none. The axes keep their order in memory."""
     strides = leaf.stride()
     order = sorted(range(leaf.dim()), key=lambda axis: (-strides[axis], axis))
     with torch.no_grad():
         values = leaf
         for axis, size in sizes.items():
-            values = values.index_select(axis, torch.arange(size, device=leaf.device) % leaf.shape[axis])
+            if values.shape[axis] == 0:
+                values = values.new_zeros([*values.shape[:axis], size, *values.shape[axis + 1 :]])
+            values = values.index_select(axis, torch.arange(size, device=leaf.device) % values.shape[axis])
         copy = torch.empty_permuted(values.shape, order, dtype=leaf.dtype, device=leaf.device)
         copy.copy_(values)
     return copy.requires_grad_(leaf.requires_grad)

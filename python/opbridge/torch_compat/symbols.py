@@ -62,6 +62,8 @@ FLOOR_OF_SYMBOL = PatchPoint(SymNode, "_floor")
 TRUNC_OF_SYMBOL = PatchPoint(SymNode, "_trunc")
 MAXIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_max")
 MINIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_min")
+NEW_SYMBOL = PatchPoint(ShapeEnv, "create_symbol")  # with the size of the example
+SYMBOL_OF_SIZE = PatchPoint(symbolic_shapes, "make_symbol")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
@@ -182,11 +184,13 @@ __all__ = [
     "MAXIMA",
     "MAXIMUM_OF_SYMBOLS",
     "MINIMUM_OF_SYMBOLS",
+    "NEW_SYMBOL",
     "NEW_TENSOR",
     "NUMBER_OF_TYPE",
     "OVERLAP",
     "SPLIT",
     "SPLIT_METHOD",
+    "SYMBOL_OF_SIZE",
     "SYMBOL_REPLACEMENT",
     "TRUNC_OF_SYMBOL",
     "UNIQUE_SHAPES",

@@ -40,6 +40,7 @@ from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, specialized
+from opbridge.capture.symbolic_sizes.empty_examples import let_sizes_be_zero
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.capture.traced.function_mode import DATA, TRUTH
@@ -149,6 +150,7 @@ def _exported_once(
     try:
         with (
             set_size_oblivious(size_oblivious),
+            let_sizes_be_zero(sizes),
             skip_overhead(),
             confine_export(),
             watch_sizes(sizes, fixings, caught),

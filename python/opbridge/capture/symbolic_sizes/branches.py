@@ -25,6 +25,7 @@ from opbridge.capture.symbolic_sizes.asking import (
     asking_frame,
     refused,
 )
+from opbridge.capture.symbolic_sizes.decided import truth_of_elements
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
 from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
@@ -72,7 +73,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if not fixed and free_unbacked_symbols(asked):
             truth = passing_truth(asking_frame(frame))
             if truth is None and not asked_by_model(frame):
-                truth = _truth_of_elements(asked)
+                truth = truth_of_elements(asked)
             if truth is not None:
                 return truth
         if not fixed and asked_by_model(frame) and not is_without_effect(asking_frame(frame)):
@@ -135,17 +136,6 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 def _have_same_size(input: torch.Tensor, other: torch.Tensor) -> bool:
     """What torch asks in C++, as the model would ask it."""
     return input.shape == other.shape
-
-
-def _truth_of_elements(asked: Any) -> bool | None:
-    """The answer of a condition for all tensors that have elements, as False for ``6 * n == 0``; None if it depends.
-
-    torch has a way of its own for tensors without elements, where its operators often need none: the other way has the
-    same results.
-    """
-    positive = {symbol: sympy.Dummy(integer=True, positive=True) for symbol in asked.free_symbols}
-    truth = asked.xreplace(positive)
-    return bool(truth) if truth in (sympy.true, sympy.false) else None
 
 
 def _is_forgotten(node: Any, frame: FrameType, file: str) -> bool:

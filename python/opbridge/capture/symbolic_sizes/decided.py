@@ -196,3 +196,14 @@ def _exact_quotient(expr: Any) -> tuple[Any, Any] | None:
 
 def _is_float_of_size(expr: Any) -> bool:
     return type(expr).__name__ == "ToFloat"
+
+
+def truth_of_elements(asked: Any) -> bool | None:
+    """The answer of a condition for all tensors that have elements, as False for ``6 * n == 0``; None if it depends.
+
+    torch has a way of its own for tensors without elements, where its operators often need none: the other way has the
+    same results.
+    """
+    positive = {symbol: sympy.Dummy(integer=True, positive=True) for symbol in asked.free_symbols}
+    truth = asked.xreplace(positive)
+    return bool(truth) if truth in (sympy.true, sympy.false) else None

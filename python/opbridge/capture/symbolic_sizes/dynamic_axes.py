@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 import operator
 import re
@@ -137,16 +138,18 @@ class DynamicSizes:
                 return getattr(dim, "min", None), getattr(dim, "max", None)
         return None, None
 
+    @functools.cached_property
     def any_is_zero(self) -> bool:
         """Whether a dynamic size is 0 in the example."""
         pairs = zip(self._inputs.leaves, self.leaves, strict=True)
         return any(leaf.shape[axis] == 0 for leaf, axes in pairs for axis in axes)
 
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
-        """The value of an expression for the sizes of the example; these may be 1 where a capture uses 2.
+        """The value of an expression for the sizes of the example; these may be 1 where a capture uses 2, and 0, of
+        which torch does not think.
 
         None if there are no such sizes, or if the value depends on data."""
-        if not self._ones:
+        if not self._ones and not self.any_is_zero:
             return None
         value = expr.xreplace({**env.backed_var_to_val, **dict.fromkeys(self._ones, sympy.Integer(1))})
         if value.is_Boolean:

@@ -15,7 +15,7 @@ import torch
 from opbridge.capture.memory_layout import with_sizes
 from opbridge.capture.run_warnings import Location, warn_of_run_at
 from opbridge.capture.source import line_text
-from opbridge.capture.symbolic_sizes.decided import are_impossible, is_decided
+from opbridge.capture.symbolic_sizes.decided import are_impossible, is_decided, truth_of_elements
 from opbridge.torch_compat.symbols import finite_bound
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Branch:
 @dataclasses.dataclass(frozen=True)
 class OtherSizes:
     """Inputs for which the model goes the other way of a branch. ``constant`` are the axes of each leaf whose sizes
-    that way fixes, and ``symbols`` torch's symbols of these. ``equal`` names the axes that have one size in that way,
-    and ``merged`` is the symbol that is replaced by the symbol of an equal size."""
+    that way fixes, and ``symbols`` torch's symbols of these; ``zeros`` are the symbols that are 0. ``equal`` names the
+    axes that have one size in that way, and ``merged`` is the symbol that is replaced by the symbol of an equal size.
+    """
 
     inputs: Inputs
     constant: list[set[int]]
     symbols: set[Any]
+    zeros: set[Any]
     equal: dict[Axis, str]
     merged: dict[Any, Any]
 
@@ -82,6 +84,8 @@ class OtherSizes:
         if branch.is_known or branch.asked.free_symbols <= self.symbols:
             return None
         asked = branch.asked.xreplace(self.merged)
+        if not asked.free_symbols & self.zeros and truth_of_elements(asked) is not None:
+            return None
         if asked in (sympy.true, sympy.false):
             return None
         return branch.text if asked == branch.asked else sizes.text_of(asked)
@@ -242,14 +246,16 @@ class Branches:
             if not symbolic:
                 continue
             sizes = {axis: int(size.xreplace(values)) for axis, size in symbolic.items()}
-            if 0 in leaf.shape or math.prod({**dict(enumerate(leaf.shape)), **sizes}.values()) > _MOST_ELEMENTS:
+            if math.prod({**dict(enumerate(leaf.shape)), **sizes}.values()) > _MOST_ELEMENTS:
                 return None
             made[id(leaf)] = with_sizes(leaf, sizes)
         pair = _equated(wanted[-1][0].asked, wanted[-1][1])
         axes_of = _axes_by_symbol(self.shapes)
         equal = {axis: self.names[str(pair[0])] for symbol in pair for axis in axes_of[symbol]} if pair else {}
         merged = {pair[1]: pair[0]} if pair else {}
-        return OtherSizes(inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf)), constant, symbols, equal, merged)
+        zeros = {symbol for symbol, size in values.items() if size == 0}
+        others = inputs.map_leaves(lambda leaf: made.get(id(leaf), leaf))
+        return OtherSizes(others, constant, symbols, zeros, equal, merged)
 
     def _values_for(self, wanted: Sequence[tuple[Branch, bool]]) -> dict[Any, Any] | None:
         env = self.env

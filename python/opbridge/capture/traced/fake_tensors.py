@@ -17,6 +17,7 @@ from opbridge.capture.rewrites.zero_derivatives import keep_zero_derivatives_fak
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.empty_examples import let_sizes_be_zero
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.torch_logs import silence_torch_logs
 from opbridge.capture.traced.numbers_read import NumbersRead
@@ -69,7 +70,7 @@ def capture_fake(
         raise
     except Exception as error:
         check_that_it_runs(model, inputs)
-        if sizes.any_is_zero():
+        if sizes.any_is_zero:
             raise UnsupportedError(
                 "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "
                 f"elements ({sizes.text_of(first_lines(error))})"
@@ -88,6 +89,7 @@ def _capture(
     with (
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
         set_size_oblivious(True),
+        let_sizes_be_zero(sizes),
         propagate_data(numbers is not None),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
