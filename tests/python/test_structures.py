@@ -36,6 +36,17 @@ class Part:
     scale: float = 1.5
 
 
+class Attributes(dict[str, Any]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class Detection(collections.OrderedDict[str, Any]):
+    def __init__(self, boxes: torch.Tensor, scores: torch.Tensor) -> None:
+        super().__init__(boxes=boxes, scores=scores)
+
+
 Named = collections.namedtuple("Named", "left right")
 
 X, Y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
@@ -46,6 +57,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int]] = {  # fu
     "nested": (lambda t: t[0][0] + t[1]["k"], (((X,), {"k": Y}),), 2, 1),
     "dataclass": (lambda pair: Pair(pair.first + pair.second), (Pair(X, Y),), 2, 1),
     "dataclass unknown to torch": (lambda a: Result(a + 1, [Part(a * 2), Part(a * 3)]), (X,), 1, 5),
+    "classes derived from dict": (lambda a: Attributes(a=a + 1, found=[Detection(a * 2, a[0])]), (X,), 1, 3),
     "namedtuple": (lambda n: Named(n.left + n.right, n.left * n.right), (Named(X, Y),), 2, 2),
     "none": (lambda a, b, c: (a + c if b is None else a, None), (X, None, Y), 2, 1),
     "number": (lambda a, n: a * n, (X, 3), 1, 1),
@@ -71,6 +83,14 @@ def test_structure(case: str, capture: Any, tmp_path: pathlib.Path) -> None:
     opbridge.export(Model(), args, path, capture=capture, verify=True)
     graph = onnx.load(path).graph
     assert (len(graph.input), len(graph.output)) == (inputs, outputs)
+
+
+def test_a_class_derived_from_dict_keeps_its_attributes() -> None:
+    opbridge.export(lambda x: (Attributes(a=x), Detection(x, x)), (X,))
+    held = torch.utils._pytree.tree_map(lambda x: x * 2, Attributes(a=X, found=Detection(X, Y)))
+    assert torch.equal(held.a, X * 2)
+    assert isinstance(held.found, Detection)
+    assert torch.equal(held.found["scores"], Y * 2)
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
