@@ -83,6 +83,7 @@ def test_index_put():
             "rows": put(lambda x: x[:, 0, 0] > 2, value=[[[1.0, 2, 3, 4]]]),
             "middle": put(None, lambda x: x[0, :, 0] > 2, value=[1.0, 2, 3, 4]),
             "one_each": put(lambda x: x[:, 0, 0] > 20, I[:1], value=0.5),
+            "more_axes": put(lambda x: x > 2, value=[[[[1.0]]]]),
         },
         X,
         dynamic=({0: DYNAMIC, 1: DYNAMIC},),
@@ -109,6 +110,28 @@ def test_assignments_through_masks():
     check(
         {"add": add, "compact": compact, "swap": swap}, X, dynamic=({0: DYNAMIC, 1: DYNAMIC},), also=[(OTHER,), (-X,)]
     )
+
+
+def assigned(index):
+    def assign(x, value):
+        x = x.clone()
+        x[index(x)] = value
+        return x
+
+    return assign
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (lambda x: ([0, 1, 0], [0, 1, 1]), torch.ones(1, 3, 4)),
+        (lambda x: ([0, 1, 0], [0, 1, 1]), torch.ones(1, 1, 4)),
+        (lambda x: x[:, :, 0] > 2, torch.ones(1, 1, 4)),
+        (lambda x: x > 2, torch.ones(1, 1)),
+    ],
+)
+def test_assigned_values_with_a_leading_axis_of_dynamic_size(index, value):
+    check(assigned(index), X, value, dynamic=({0: DYNAMIC}, {0: DYNAMIC}), also=[(-X, value * 2)])
 
 
 def test_a_mask_of_one_value_needs_no_indices():

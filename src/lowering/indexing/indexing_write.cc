@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "builder/shape_inference.h"
 #include "lowering/add.h"
@@ -65,11 +66,20 @@ Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value 
 
 namespace {
 
+// PyTorch drops leading axes of size 1 of what is written, where it has more axes than the written part.
+Value without_leading_axes(GraphBuilder& g, Value values, int64_t rank) {
+  if (values.rank() <= rank) return values;
+  std::vector<int64_t> axes(values.rank() - rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  return g.squeeze(values, axes);
+}
+
 // self[mask] = values as a Where, if `values` broadcasts along the masked elements. The dims of the mask
 // begin at `axis`. Returns nothing if `values` has one entry for each true element.
 std::optional<Value> put_where(GraphBuilder& g, Value self, Value mask, int64_t axis, Value values,
                                bool accumulate) {
   const int64_t behind = self.rank() - axis - mask.rank();  // axes after those of the mask
+  values = without_leading_axes(g, values, axis + 1 + behind);
   const int64_t count_axis = values.rank() - behind - 1;
   if (count_axis >= 0) {
     if (!values.dim(count_axis).is(1)) return std::nullopt;
@@ -97,7 +107,8 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
   }
   const Indices where = read_indices(g, self, given);
   if (where.axes.empty()) {
-    values = g.expand(g.cast(values, self.element_type()), original);
+    values = without_leading_axes(g, g.cast(values, self.element_type()), self.rank());
+    values = g.expand(values, original);
     return accumulate ? g.op("Add", self, values) : values;
   }
   // `values` has the dims of self[...]: those of the indices at `position` among the axes without an index.
@@ -107,7 +118,7 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
   std::vector<Dim> shape;
   for (size_t i = where.axes.size(); i < order.size(); ++i) shape.push_back(self.dim(order[i]));
   shape.insert(shape.begin() + position, where.dims.begin(), where.dims.end());
-  values = g.expand(values, shape);
+  values = g.expand(without_leading_axes(g, values, static_cast<int64_t>(shape.size())), shape);
   std::vector<int64_t> indices_first;
   for (int64_t i = 0; i < index_rank; ++i) indices_first.push_back(position + i);
   for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i) {
