@@ -92,8 +92,17 @@ def by_scalar_masks(x):
     return scores, filled, x[mask], x[rest].sum(0)
 
 
+def by_scalar_masks_beside_others(x):
+    mask, written = x.sum() > 7, x.clone()
+    number = mask.to(torch.uint8)
+    written[..., mask, 0] = -1.0
+    written[1 - number] += 2
+    return written, x[mask, 0], x[:, ~mask], x[None, ..., mask], x[number], x[..., 1 - number], x[0, number, [1, 0][:1]]
+
+
 FUNCTIONS = [
     by_scalar_masks,
+    by_scalar_masks_beside_others,
     items,
     sizes_of_found,
     assigned,

@@ -32,6 +32,7 @@ from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.assignments import assign
 from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.eager_only import EAGER_ONLY, index_of_masks
+from opbridge.capture.rewrites.scalar_masks import has_scalar_mask
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
@@ -244,6 +245,8 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
             if func == torch.Tensor.__getitem__:
                 args = args[0], index_of_masks(args[1])
             try:
+                if func == torch.Tensor.__getitem__ and has_scalar_mask(args[1]):
+                    return func(*args)  # torch's rules for indices do not know them
                 return super().__torch_function__(called, types, args, kwargs)
             except Exception as error:
                 caught.note(error)

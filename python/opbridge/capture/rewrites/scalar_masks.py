@@ -1,6 +1,7 @@
-"""Indexing by a 0-d boolean tensor, which adds an axis with one element or none.
+"""Indexing by a 0-d mask, which adds an axis with one element or none.
 
-torch reads the mask as a Python bool, so a capture would keep the example's value."""
+torch reads the mask as a Python bool, so a capture would keep the example's value. A tensor of uint8 is a mask too;
+torch.export takes a 0-d one for an index."""
 
 from __future__ import annotations
 
@@ -10,35 +11,57 @@ from typing import Any
 import torch
 
 from opbridge.capture.rewrites.assignments import assign
-from opbridge.capture.rewrites.eager_only import index_of_masks
 
 
 class ScalarMasks:
     """Indexes by a mask with an axis of its own. A mask gets one axis, so that the selected part has one size."""
 
     def __init__(self) -> None:
-        self._axes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._indices: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def substitutes(self) -> dict[Any, Callable[..., Any]]:
         """The functions of torch that index, with those to call instead."""
         return {torch.Tensor.__getitem__: self._getitem, torch.Tensor.__setitem__: self._setitem}
 
     def _getitem(self, tensor: torch.Tensor, index: Any) -> Any:
-        if _is_scalar_mask(index):
-            return tensor.unsqueeze(0)[self._axis(index)]
-        return torch.Tensor.__getitem__(tensor, index_of_masks(index))
+        return torch.Tensor.__getitem__(*self._with_axes(tensor, index))
 
     def _setitem(self, tensor: torch.Tensor, index: Any, value: Any) -> None:
-        if _is_scalar_mask(index):
-            tensor.unsqueeze(0)[self._axis(index)] = value
-        else:
-            assign(tensor, index, value)
+        assign(*self._with_axes(tensor, index), value)
 
-    def _axis(self, mask: torch.Tensor) -> torch.Tensor:
-        if id(mask) not in self._axes:
-            self._axes[id(mask)] = mask, mask.unsqueeze(0)
-        return self._axes[id(mask)][1]
+    def _with_axes(self, tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
+        """The tensor with one more axis for each 0-d mask, and the index of it."""
+        parts = list(index) if isinstance(index, tuple) else [index]
+        if not any(map(_is_mask, parts)):
+            return tensor, index
+        axis = 0
+        skipped = tensor.dim() - sum(map(_axes_of, parts))
+        for place, part in enumerate(parts):
+            if _is_mask(part):
+                if part.dim() == 0:
+                    tensor = tensor.unsqueeze(axis)
+                parts[place] = self._index(part)
+                axis += max(part.dim(), 1)
+            else:
+                axis += skipped if part is Ellipsis else _axes_of(part)
+        return tensor, tuple(parts) if isinstance(index, tuple) else parts[0]
+
+    def _index(self, mask: torch.Tensor) -> torch.Tensor:
+        if id(mask) not in self._indices:
+            self._indices[id(mask)] = mask, mask.bool() if mask.dim() else mask.bool().unsqueeze(0)
+        return self._indices[id(mask)][1]
 
 
-def _is_scalar_mask(index: Any) -> bool:
-    return isinstance(index, torch.Tensor) and index.dim() == 0 and index.dtype == torch.bool
+def has_scalar_mask(index: Any) -> bool:
+    return any(_is_mask(part) and part.dim() == 0 for part in (index if isinstance(index, tuple) else (index,)))
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def _axes_of(index: Any) -> int:
+    """How many axes of the tensor a part of an index takes."""
+    if _is_mask(index):
+        return int(index.dim())
+    return 0 if index is None or index is Ellipsis or isinstance(index, bool) else 1
