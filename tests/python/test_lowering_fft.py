@@ -88,6 +88,25 @@ def test_sizes_known_only_at_run_time() -> None:
     check(in_pairs(functions), signal(2, 6), dynamic=[{1: size}], also=also)
 
 
+def test_phases_of_real_signals() -> None:
+    """A spectrum is exactly real at 0 and at half of the length: a rounding error there is a phase of -pi for pi."""
+    phases = {
+        "rfft": lambda x: torch.fft.rfft(x).angle(),
+        "filled up": lambda x: torch.fft.rfft(x, n=32, dim=0).angle(),
+        "fft": lambda x: torch.fft.fft(x).angle(),
+        "ifft": lambda x: torch.fft.ifft(x).angle(),
+        "ihfft": lambda x: torch.fft.ihfft(x).angle(),
+        "rfft2": lambda x: torch.fft.rfft2(x).angle(),
+        "fftn": lambda x: torch.fft.fftn(x, s=(5, 6)).angle(),
+        "stft": lambda x: torch.stft(x, 10, 3, center=False, return_complex=True).angle(),
+        "both sides": lambda x: torch.stft(x, 16, 3, center=False, onesided=False, return_complex=True).angle(),
+    }
+    check(phases, signal(8, 24))
+    check(phases, signal(7, 25, dtype=torch.float64), opset=17)
+    some = {name: phases[name] for name in ("rfft", "filled up", "fft", "ifft", "ihfft")}
+    check(some, signal(8, 24), dynamic=[{1: "size"}], also=[(signal(8, size),) for size in (1, 13, 32)])
+
+
 def test_shift() -> None:
     functions = {
         "all": lambda x: torch.fft.fftshift(x),

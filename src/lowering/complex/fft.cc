@@ -75,6 +75,25 @@ Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   return g.concat({x, conjugate(g, mirrored)}, axis);
 }
 
+// The spectrum of a real signal is real at 0 and at half of the length along every axis. A DFT has a rounding
+// error there, by which an angle of pi becomes -pi.
+Value real_where_own_mirror(GraphBuilder& g, Value x, const std::vector<int64_t>& axes,
+                            const std::vector<Dim>& lengths) {
+  const bool parts[] = {false, true};
+  Value imaginary = g.constant(ir::Weight::of(std::span<const bool>(parts), {2}));
+  Value real = g.scalar(0, wide_type);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Dim size = x.dim(axes[i]);
+    Value rest = g.op("Mod", arithmetic(g, 0, 2, size), g.size(lengths[i]));
+    std::vector<Dim> shape(static_cast<size_t>(x.rank() - axes[i]), Dim(1));
+    shape.front() = size;
+    Value is_mirror = g.reshape(g.op("Equal", rest, g.scalar(0, ElementType::int64)), shape);
+    if (i == 0) is_mirror = g.op("And", is_mirror, imaginary);
+    real = g.typed(g.op("Where", is_mirror, real, x), x.dims());
+  }
+  return real;
+}
+
 Value times(GraphBuilder& g, Value x, const Dim& factor) {
   return factor.is(1) ? x : g.op("Mul", x, g.scalar(factor, wide_type));
 }
@@ -119,16 +138,15 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
     lengths.push_back(given ? sizes->at(i) : halved ? Dim(2) * (had - Dim(1)) : had);
     count = count * lengths[i];
   }
-  auto step = [&](int64_t axis, const Dim& length) {
-    x = dft(g, resize(g, x, axis, length), axis, !kind.forward, false);
-    if (!kind.forward) divided = divided * length;
+  const bool is_real = x.dim(-1).is(1) && !to_real && !axes.empty();
+  const bool inverse = !kind.forward && !is_real;  // that of a real signal is the conjugate of its transform
+  auto step = [&](int64_t axis, const Dim& length, bool onesided = false) {
+    x = dft(g, resize(g, x, axis, length), axis, inverse, onesided);
+    if (inverse) divided = divided * length;
   };
 
-  const size_t others = kind.form == Form::complex || axes.empty() ? axes.size() : axes.size() - 1;
-  if (kind.form == Form::real_to_half) {
-    x = dft(g, resize(g, x, axes.back(), lengths.back()), axes.back(), false, true);
-    if (!kind.forward) x = conjugate(g, x);
-  }
+  if (is_real) step(axes.back(), lengths.back(), kind.form == Form::real_to_half);
+  const size_t others = is_real || to_real ? axes.size() - 1 : axes.size();
   for (size_t i = 0; i < others; ++i) step(axes[i], lengths[i]);
   if (to_real) {
     const Dim& length = lengths.back();
@@ -138,6 +156,11 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
     x = g.gather(x, g.scalar(0, ElementType::int64), -1);
   } else if (x.dim(-1).is(1)) {  // no dim to transform
     x = resize(g, x, rank, Dim(2));
+  } else if (is_real) {
+    const bool is_conjugate = !kind.forward, has_negative_zeros = axes.size() == 1;
+    if (is_conjugate && !has_negative_zeros) x = conjugate(g, x);
+    x = real_where_own_mirror(g, x, axes, lengths);
+    if (is_conjugate && has_negative_zeros) x = conjugate(g, x);
   }
   return g.cast(normalize(g, x, count, divided, kind.forward, norm), part_type(g.result().element_type));
 }
@@ -203,6 +226,7 @@ Value centered_stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<in
   if (frames.window) x = g.op("Mul", x, g.unsqueeze(frames.window, {-1}));
   const bool is_real = x.dim(-1).is(1);
   x = dft(g, x, 2, false, is_real && onesided.value_or(true));
+  if (is_real) x = real_where_own_mirror(g, x, {2}, {Dim(n_fft)});
   if (normalized) x = g.op("Div", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), wide_type));
   x = g.transpose(x, {0, 2, 1, 3});
   if (!is_batch) x = g.squeeze(x, {0});
