@@ -37,6 +37,24 @@ def test_slices(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     agrees(function, [[(n, 3)] for n in (9, 2, 3, 4, 5, 8)], ({0: "n"},), capture, tmp_path)
 
 
+def diagonal_filled(x: torch.Tensor) -> torch.Tensor:
+    products = x @ x.T
+    products.view(-1)[:: len(x) + 1].fill_(-1)  # as DINOv2's KoLeo loss
+    return products
+
+
+def every_nth(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = x.clone()
+    y[:, :: len(x)] = y[:, :: len(x)] * 2 + 1
+    return y, x.flatten()[1 :: len(x)]
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [diagonal_filled, every_nth])
+def test_steps(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(function, [[(n, 6)] for n in (3, 1, 2, 5, 9)], ({0: "n"},), capture, tmp_path)
+
+
 def test_numbers() -> None:
     mode = FakeTensorMode(shape_env=ShapeEnv())
     n = mode.from_tensor(torch.rand(9)).shape[0]

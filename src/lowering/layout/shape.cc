@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/layout/views.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -26,18 +27,19 @@ Value swap_axes(GraphBuilder& g, Value self, int64_t a, int64_t b) {
 Value to_result_shape(GraphBuilder& g, Value self) { return g.reshape(self, *g.result().dims); }
 
 Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& start,
-            const std::optional<Dim>& end, int64_t step) {
+            const std::optional<Dim>& end, const Dim& step) {
   dim = wrap_axis(dim, self.rank());
   const bool from_start = !start || start->is(0);
   const bool to_end =
       !end || end->is(end_of_axis) || *end == self.dim(dim) ||
       (end->is_static() && self.dim(dim).is_static() && end->value() >= self.dim(dim).value());
-  if (from_start && to_end && step == 1) return self;
+  if (from_start && to_end && step.is(1)) return self;
   auto bound = [&](const std::optional<Dim>& given, int64_t otherwise) {
     const Dim dim_value = given.value_or(Dim(otherwise));
     return g.sizes({dim_value});
   };
-  return g.slice(self, dim, bound(start, 0), bound(end, end_of_axis), step);
+  Value part = strided_slice(g, self, dim, bound(start, 0), bound(end, end_of_axis), step);
+  return step.is_static() ? part : g.typed(part, *g.result().dims);
 }
 
 // narrow with a start that is data and may count from the end.

@@ -36,17 +36,23 @@ std::optional<Range> read_range(const std::optional<Dim>& start, const std::opti
 
 }  // namespace
 
+Value strided_slice(GraphBuilder& g, Value value, int64_t axis, Value start, Value end, const Dim& step) {
+  if (step.is_static()) return g.slice(value, axis, start, end, step.value());
+  if (g.opset() < 10) g.refuse("a step that is known only when the model runs needs opset 10");
+  return g.op("Slice", value, start, end, g.ints({axis}), g.sizes({step}));
+}
+
 Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const std::optional<Dim>& start,
-                    const std::optional<Dim>& end, int64_t step) {
+                    const std::optional<Dim>& end, const Dim& step) {
   const int64_t axis = wrap_axis(dim, self.rank());
   const Dim& size = self.dim(axis);
   const std::optional<Range> range = read_range(start, end, size);
   src = g.cast(src, self.element_type());
-  if (!range || step != 1) {
+  if (!range || !step.is(1)) {
     // Slice the indices of the axis to get those that are written.
     Value all = arithmetic(g, 0, 1, size);
-    Value rows =
-        g.slice(all, 0, g.sizes({start.value_or(Dim(0))}), g.sizes({end.value_or(Dim(end_of_axis))}), step);
+    Value rows = strided_slice(g, all, 0, g.sizes({start.value_or(Dim(0))}),
+                               g.sizes({end.value_or(Dim(end_of_axis))}), step);
     const bool whole = src.rank() == self.rank() && !src.dim(axis).is(1);
     if (whole) {
       g.typed(rows, std::vector{src.dim(axis)});

@@ -7,9 +7,12 @@
 
 namespace opbridge::lowering {
 
+// value[start:end:step] along `axis`. Its size there is unknown if the step is.
+Value strided_slice(GraphBuilder& g, Value value, int64_t axis, Value start, Value end, const Dim& step);
+
 // self[start:end:step] along `dim`.
 Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const std::optional<Dim>& start,
-                    const std::optional<Dim>& end, int64_t step);
+                    const std::optional<Dim>& end, const Dim& step);
 
 // self[index] along `dim`.
 Value select_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const Dim& index);
