@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.dynamic_convolutions import keep_convolutions_dynamic
+from opbridge.capture.rewrites.dynamic_pools import keep_pools_dynamic
+from opbridge.capture.rewrites.dynamic_windows import UNFOLDED
 from opbridge.capture.rewrites.float_arguments import OF_FLOAT_ARGUMENTS
-from opbridge.capture.rewrites.grouped_convolutions import keep_groups_dynamic
-from opbridge.capture.rewrites.pooled_axes import reduce_pooled_axes
 from opbridge.capture.rewrites.products import PRODUCTS
 from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
 from opbridge.capture.rewrites.replaced_functions import ReplaceFunctions
@@ -51,10 +52,10 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS),
-        reduce_pooled_axes(),
+        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, UNFOLDED),
+        keep_pools_dynamic(),
         reduce_whole_axes(),
-        keep_groups_dynamic(),
+        keep_convolutions_dynamic(),
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),

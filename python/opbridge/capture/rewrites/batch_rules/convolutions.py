@@ -14,7 +14,7 @@ from opbridge.capture.rewrites.batch_rules.rules import (
     with_batch,
     without_channels,
 )
-from opbridge.capture.rewrites.grouped_convolutions import convolved, gradient_of_weights, transposed
+from opbridge.capture.rewrites.dynamic_convolutions import convolved, gradient_of_weights, transposed
 from opbridge.torch_compat.batching import BatchRule
 
 

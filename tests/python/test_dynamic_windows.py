@@ -1,8 +1,9 @@
-"""Convolutions whose number of groups is a dynamic size."""
+"""Convolutions and pools whose groups, windows, steps or padding are computed from dynamic sizes."""
 
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 from dynamic_check import CAPTURES, agrees
 from torch import nn
 from torch.nn import functional as F
+
+import opbridge
 
 BLUR = torch.tensor([[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]) / 16
 SIZES: dict[int, Any] = {0: "b", 1: "c", 2: "h", 3: "w"}
@@ -116,3 +119,92 @@ def test_a_constant_number_of_groups_is_one_node(capture: Any, tmp_path: pathlib
     layer = nn.Conv2d(4, 4, 3, groups=4)
     model = agrees(layer, [[(2, 4, 8, 9)], [(1, 4, 5, 6)]], ({0: "b", 2: "h", 3: "w"},), capture, tmp_path)
     assert [node.op_type for node in model.graph.node] == ["Conv"]
+
+
+def pyramid(x: torch.Tensor) -> torch.Tensor:
+    """As spatial pyramid pooling does."""
+    levels = []
+    for level in (1, 2, 3):
+        kernel = [-(-size // level) for size in x.shape[2:]]
+        padding = [(size * level - whole + 1) // 2 for size, whole in zip(kernel, x.shape[2:], strict=True)]
+        levels.append(F.max_pool2d(x, kernel, kernel, padding).flatten(1))
+    return torch.cat(levels, 1)
+
+
+OF_IMAGES: dict[int, Any] = {0: "b", 2: "h", 3: "w"}
+WEIGHT = torch.linspace(-1, 1, 4 * 3 * 3 * 2).reshape(4, 3, 3, 2)
+BY_SIZE: dict[str, Any] = {
+    "a pyramid": pyramid,
+    "mean": lambda x: F.avg_pool2d(x, (x.shape[2] // 4, x.shape[3] // 4)),
+    "mean by steps": lambda x: nn.AvgPool2d(2, stride=x.shape[2] // 4)(x),
+    "mean of the image": lambda x: F.avg_pool2d(x, 4, 2, x.shape[2] // 8, count_include_pad=False),
+    "mean, ceil mode": lambda x: F.avg_pool2d(x, x.shape[2] // 4 + 1, 3, padding=1, ceil_mode=True),
+    "mean of the image, ceil mode": lambda x: F.avg_pool2d(x, 3, x.shape[2] // 4, 1, True, False),
+    "mean with a divisor": lambda x: F.avg_pool2d(x, x.shape[2] // 4, divisor_override=3),
+    "mean of one volume": lambda x: F.avg_pool3d(x, (1, x.shape[2] // 2, 2)),
+    "mean of sequences": lambda x: F.avg_pool1d(x[:, :, 0], 3, x.shape[-1] // 4),
+    "power": lambda x: F.lp_pool2d(x, 2, x.shape[2] // 4),
+    "maximum, dilation": lambda x: F.max_pool2d(x, 2, 1, dilation=x.shape[2] // 4),
+    "maximum, ceil mode": lambda x: F.max_pool2d(x, 2, x.shape[2] // 4 + 1, 1, ceil_mode=True),
+    "maximum of sequences": lambda x: F.max_pool1d(x[:, :, 0], x.shape[-1] // 2),
+    "convolution, stride": lambda x: F.conv2d(x, WEIGHT, torch.ones(4), (x.shape[2] // 4, 1), 1),
+    "convolution, padding": lambda x: F.conv2d(x, WEIGHT, torch.ones(4), padding=(x.shape[2] // 2, 1)),
+    "convolution, dilation": lambda x: torch.conv2d(x, WEIGHT, dilation=[1, x.shape[3] // 4]),
+    "convolution with itself": lambda x: F.conv2d(x, x[:1], padding=(x.shape[2] // 2, x.shape[3] // 2)),
+    "convolution of volumes": lambda x: F.conv3d(x[:, None], WEIGHT[None, :1], stride=(1, x.shape[2] // 4, 2)),
+    "transposed, padding": lambda x: F.conv_transpose2d(x, WEIGHT[:3], None, 2, padding=x.shape[2] // 8),
+    "columns": lambda x: F.unfold(x, (x.shape[2] // 4, 2), padding=(0, 1), stride=x.shape[3] // 4),
+    "columns of one image": lambda x: F.unfold(x[0], 2, dilation=x.shape[2] // 4),
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_options_by_size(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    sizes = ((8, 12), (8, 8), (5, 7), (4, 4), (16, 9), (17, 17))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(BY_SIZE[name], [[(2, 3, *size)] for size in sizes], (OF_IMAGES,), capture, tmp_path)
+
+
+@CAPTURES
+def test_a_convolution_of_infinity(capture: Any, tmp_path: pathlib.Path) -> None:
+    def make(*shape: int) -> torch.Tensor:
+        return torch.full(shape, torch.inf)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, WEIGHT.abs(), dilation=x.shape[2] // 4)
+
+    agrees(model, [[(1, 3, 8, 9)], [(2, 3, 13, 12)]], (OF_IMAGES,), capture, tmp_path, make)
+
+
+@CAPTURES
+def test_a_dynamic_stride_of_a_transposed_convolution_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.conv_transpose2d(x, WEIGHT[:3], stride=x.shape[2] // 4)
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"conv_transpose2d(.|\n)*test_dynamic_windows.py:"):
+        agrees(model, [[(1, 3, 8, 9)]], (OF_IMAGES,), capture, tmp_path)
+
+
+ROUNDED_UP: dict[str, Any] = {
+    "maximum": lambda x: F.max_pool2d(x, 2, 3, 1, ceil_mode=True),
+    "maximum of every other": lambda x: nn.MaxPool2d(1, 2, ceil_mode=True)(x),
+    "maximum, dilation": lambda x: F.max_pool2d(x, (2, 3), 4, 1, (2, 1), ceil_mode=True),
+    "maximum of sequences": lambda x: F.max_pool1d(x[:, 0], 3, 5, 1, ceil_mode=True),
+    "maximum of volumes": lambda x: F.max_pool3d(x, 2, 3, 1, ceil_mode=True),
+    "mean": lambda x: F.avg_pool2d(x, 2, 3, 1, ceil_mode=True),
+    "mean of the image": lambda x: F.avg_pool2d(x[0], 2, 4, (0, 1), True, False),
+    "mean with a divisor": lambda x: F.avg_pool2d(x, 2, 3, 1, ceil_mode=True, divisor_override=3),
+    "mean of sequences": lambda x: F.avg_pool1d(x[:, 0], 3, 5, 1, ceil_mode=True),
+    "power": lambda x: F.lp_pool2d(x, 2, 2, 3, ceil_mode=True),
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", ROUNDED_UP)
+def test_a_last_window_that_some_sizes_drop(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    sizes = [(8, 12), (8, 8), *((h, 5 + h % 4) for h in range(3, 12))]
+    model = agrees(ROUNDED_UP[name], [[(2, 3, *size)] for size in sizes], (OF_IMAGES,), capture, tmp_path)
+    kinds = {node.op_type for node in model.graph.node}
+    assert kinds & {"MaxPool", "AveragePool"}

@@ -1,7 +1,7 @@
-"""Convolutions whose number of groups is a dynamic size, as in a blur of each channel: ``groups=x.shape[1]``.
+"""Convolutions whose options are dynamic sizes, as in a blur of each channel: ``groups=x.shape[1]``.
 
-A node has a constant number of groups. Each group is a product of matrices: its weights, and the elements under each
-window. In a transposed convolution the product has the elements that are added up under each window.
+A node has constant options. Each group is a product of matrices: its weights, and the elements under each window. In a
+transposed convolution the product has the elements that are added up under each window.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from torch.nn import functional as F
 
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.axes import for_axes
+from opbridge.capture.rewrites.dynamic_windows import columns_of_windows, counts_of_windows, has_sizes
 from opbridge.torch_compat.patch_points import CONVOLUTIONS, TRANSPOSED_CONVOLUTIONS
 
 Function = Callable[..., torch.Tensor]
 
 
 @contextlib.contextmanager
-def keep_groups_dynamic() -> Iterator[None]:
+def keep_convolutions_dynamic() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         for points_by_axes, convolve in ((CONVOLUTIONS, convolved), (TRANSPOSED_CONVOLUTIONS, transposed)):
             for axes, points in points_by_axes.items():
@@ -34,8 +35,8 @@ def keep_groups_dynamic() -> Iterator[None]:
 
 
 def _replacement(original: Function, convolve: Function, axes: int) -> Function:
-    """Calls ``convolve``, whose parameters from the third on are those of ``original`` after the bias, if the number of
-    groups is dynamic, and the size of the windows is not."""
+    """Calls ``convolve``, whose parameters from the third on are those of ``original`` after the bias, if one of them
+    is dynamic."""
     options = [*inspect.signature(convolve).parameters][2:]
 
     @functools.wraps(original)
@@ -43,9 +44,12 @@ def _replacement(original: Function, convolve: Function, axes: int) -> Function:
         input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *args: Any, **named: Any
     ) -> torch.Tensor:
         given = dict(zip(options, args, strict=False)) | named
-        is_dynamic = isinstance(given.get("groups"), torch.SymInt)
-        if not is_dynamic or not all(isinstance(size, int) for size in weight.shape[2:]):
+        dynamic = {name for name, value in given.items() if has_sizes(value)}
+        if not dynamic or (convolve is transposed and not _has_constant_windows(weight, given)):
             return original(input, weight, bias, *args, **named)
+        if dynamic == {"padding"} and convolve is convolved:
+            edges = [(size, size) for size in for_axes(given["padding"], axes)]
+            return original(_padded(input, edges), weight, bias, **given | {"padding": 0})
         is_batch = input.dim() == axes + 2
         result = convolve(input if is_batch else input[None], weight, **given)
         if bias is not None:
@@ -53,6 +57,10 @@ def _replacement(original: Function, convolve: Function, axes: int) -> Function:
         return result if is_batch else result[0]
 
     return call
+
+
+def _has_constant_windows(weight: torch.Tensor, given: dict[str, Any]) -> bool:
+    return not has_sizes((weight.shape[2:], given.get("stride"), given.get("dilation")))
 
 
 def convolved(
@@ -112,8 +120,10 @@ def _windows(
     else:
         edges = [(size, size) for size in for_axes(0 if padding == "valid" else padding, len(kernel))]
     padded = _padded(images, edges)
-    counts = [(size - span - 1) // step + 1 for size, span, step in zip(padded.shape[2:], spans, steps, strict=True)]
-    return _unfolded(padded, kernel, steps, gaps, counts), counts
+    counts = counts_of_windows(padded.shape[2:], kernel, steps, gaps)
+    if not has_sizes((kernel, steps, gaps)):
+        return _unfolded(padded, kernel, steps, gaps, counts), counts
+    return columns_of_windows(padded, kernel, steps, gaps, counts), counts
 
 
 def _unfolded(padded: torch.Tensor, kernel: Any, steps: list[int], gaps: list[int], counts: list[Any]) -> torch.Tensor:
