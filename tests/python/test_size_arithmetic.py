@@ -57,6 +57,7 @@ OF_LENGTHS: dict[str, Function] = {
     "math.sqrt": lambda x: x / math.sqrt(x.shape[0]),
     "an imported sqrt": lambda x: x[: int(sqrt(x.shape[0]))],
     "numpy.sqrt": lambda x: x / np.sqrt(x.shape[0]) + np.sqrt(x.shape[0] / 2),
+    "numpy.exp": lambda x: x * np.exp(-x.shape[0]) + np.hypot(x.shape[0], 3),
     "numpy.ceil": lambda x: x[: int(np.ceil(x.shape[0] / 2))],
     "numpy.prod": lambda x: x * np.prod(x.shape) + np.sum(x.shape) + np.array(x.shape)[0],
     "power of a half": lambda x: x * x.shape[0] ** -0.5,
@@ -67,6 +68,15 @@ OF_LENGTHS: dict[str, Function] = {
     "bit_length": lambda x: F.pad(x, (0, (1 << (x.shape[0] - 1).bit_length()) - x.shape[0])),
     "divmod": lambda x: x[: sum(divmod(x.shape[0], 3))],
     "math.isqrt": lambda x: x[: math.isqrt(x.shape[0])],
+    "math.gcd": lambda x: x[: math.gcd(x.shape[0], 12)] * math.gcd(12, x.shape[0] - 7),
+    "math.lcm": lambda x: F.pad(x, (0, math.lcm(x.shape[0], 4) - x.shape[0])),
+    "math.comb": lambda x: x * math.comb(x.shape[0], 2) + math.perm(x.shape[0], 3) + math.comb(x.shape[0], 0),
+    "math.hypot": lambda x: x / math.hypot(x.shape[0], 3, x.shape[0] / 2),
+    "math.exp": lambda x: x * math.exp(-x.shape[0] / 10) + math.exp(1 / x.shape[0]),
+    "math.pow": lambda x: x[: int(math.pow(2, x.shape[0] % 5))] * math.pow(x.shape[0], -0.5),
+    "math.fmod": lambda x: x * math.fmod(x.shape[0] - 7, 4) + math.fmod(7 - x.shape[0], -3),
+    "math.copysign": lambda x: x * math.copysign(x.shape[0] - 7, -0.0) + math.fabs(x.shape[0] - 7),
+    "complement": lambda x: x[: ~(5 - x.shape[0])] * ~x.shape[0],
     "abs": lambda x: x[: abs(x.shape[0] - 5)],
     "isinstance": lambda x: x[: int(x.shape[0] * 0.5)] * isinstance(int(x.shape[0] * 0.5), int),
     "topk": lambda x: x.topk(int(x.shape[0] * 0.5))[0],
@@ -79,7 +89,7 @@ IN_ARRAYS: dict[str, tuple[Function, str]] = {
     "from_numpy": (lambda x: x * torch.from_numpy(np.arange(x.shape[0])), "cannot compute"),
     "array": (lambda x: x * torch.tensor(np.array(x.shape)), "cannot compute"),
     "index": (lambda x: x[np.array([x.shape[0] - 1])], "cannot compute"),
-    "exp": (lambda x: x * np.exp(x.shape[0]), "cannot compute"),
+    "sin": (lambda x: x * np.sin(x.shape[0]), "cannot compute"),
     "round": (lambda x: x * np.round(x.shape[0] / 4), "cannot compute"),
     "zeros": (lambda x: x + torch.tensor(np.zeros(x.shape[0])), "fixes it to 12: .* as NumPy's do"),
     "linspace": (lambda x: x + torch.tensor(np.linspace(0, 1, x.shape[0])), "fixes it to 12: .* as NumPy's do"),
@@ -106,6 +116,27 @@ def test_arithmetic_on_lengths(name: str, capture: Any, tmp_path: pathlib.Path) 
     check(OF_LENGTHS[name], tmp_path, capture, torch.linspace(0, 1, 12), others, {0: "n"})
 
 
+@CAPTURES
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * math.gcd(x.shape[0], x.shape[0] // 2),
+        lambda x: x * math.comb(x.shape[0], 9),
+        lambda x: x * math.log(x.shape[0], 3),
+        lambda x: x * math.fmod(x.shape[0], 1.5),
+        lambda x: x * math.copysign(2, x.shape[0]),
+        lambda x: x * math.factorial(x.shape[0]),
+    ],
+    ids=["gcd of sizes", "large products", "log to a base", "fmod by a float", "sign of a size", "factorial"],
+)
+def test_what_has_no_formula_is_refused_at_the_models_line(
+    function: Function, capture: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="fixes it to 12") as raised:
+        check(function, tmp_path, capture, torch.ones(12), [], {0: "n"})
+    assert raised.value.where.startswith("test_size_arithmetic.py:")
+
+
 def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         def half(x: torch.Tensor) -> torch.Tensor:
@@ -123,10 +154,11 @@ def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
     [
         powers_of_two,
         lambda x: x * math.log(x.shape[0] + 1),
-        lambda x: x * math.log10(x.shape[0]),
+        lambda x: x * math.log10(x.shape[0]) + math.log1p(x.shape[0]) + math.log(x.shape[0], math.e),
+        lambda x: F.pad(x, (0, math.ceil(math.log(x.shape[0], 2)) + int(math.log(x.shape[0], 10)))),
         lambda x: x * np.log(x.shape[0]),
     ],
-    ids=["log2", "log", "log10", "numpy.log"],
+    ids=["log2", "log", "log10", "to a base", "numpy.log"],
 )
 def test_logarithms(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
     others = [torch.ones(length) for length in (1, 2, 3, 4, 31, 32, 33, 1024)]

@@ -116,7 +116,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 @contextlib.contextmanager
 def pass_sizes_as_numbers() -> Iterator[None]:
     """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy
-    computes functions of an object by its methods: ``numpy.sqrt(size)`` calls ``size.sqrt()``."""
+    computes functions of an object by its methods: ``numpy.sqrt(size)`` calls ``size.sqrt()``. ``~size`` is missing."""
 
     def attributes_of(number: type) -> Callable[[Any, str], Any]:
         def get(self: Any, name: str) -> Any:
@@ -132,17 +132,21 @@ def pass_sizes_as_numbers() -> Iterator[None]:
         return get
 
     # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.
-    thread, name = current_thread(), "__getattribute__"
+    thread = current_thread()
     numbers: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-    outer = {kind: vars(kind)[name] for kind in numbers if name in vars(kind)}  # of an enclosing capture
+    methods: dict[tuple[type, str], Any] = {
+        (kind, "__getattribute__"): attributes_of(number) for kind, number in numbers.items()
+    }
+    methods[torch.SymInt, "__invert__"] = lambda number: -1 - number
+    outer = {(kind, name): vars(kind)[name] for kind, name in methods if name in vars(kind)}  # of an enclosing capture
     try:
-        for kind, number in numbers.items():
-            setattr(kind, name, attributes_of(number))
+        for (kind, name), method in methods.items():
+            setattr(kind, name, method)
         yield
     finally:
-        for kind in numbers:
-            if kind in outer:
-                setattr(kind, name, outer[kind])
+        for kind, name in methods:
+            if (kind, name) in outer:
+                setattr(kind, name, outer[kind, name])
             else:
                 delattr(kind, name)
 

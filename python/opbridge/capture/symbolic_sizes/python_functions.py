@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType
@@ -22,6 +23,10 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat)
 
 def _is_size(value: Any) -> bool:
     return type(value) in _SYMBOLS and not free_unbacked_symbols(value.node.expr)
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) in (int, torch.SymInt)
 
 
 def _item(tensor: torch.Tensor) -> Any:
@@ -75,19 +80,99 @@ class _float(float, metaclass=_Symbolic):
 _TYPES: dict[str, type] = {"int": _int, "float": _float}
 
 
-def _of_size(function: Callable[..., Any], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
+def _of_size(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, which calls ``symbolic`` if one of the arguments is a size. NotImplemented: it has no formula."""
+
     def call(*args: Any) -> Any:
-        return symbolic(args[0]) if len(args) == 1 and _is_size(args[0]) else function(*args)
+        result = symbolic(*args) if any(map(_is_size, args)) else NotImplemented
+        return function(*args) if result is NotImplemented else result
 
     return call
 
 
+def _logarithm(size: Any, base: Any = math.e) -> Any:
+    """To other bases than these, another order of rounding can change the floor of the result."""
+    if base == math.e:
+        return sym_log2(size) * math.log(2)
+    if base == 10:
+        return _decimal_logarithm(size)
+    exponent = math.log2(base) if isinstance(base, (int, float)) and base > 1 else 0.5
+    return sym_log2(size) / exponent if exponent.is_integer() else NotImplemented
+
+
+def _decimal_logarithm(size: Any) -> Any:
+    return sym_log2(size) * math.log10(2)
+
+
+def _hypotenuse(*sides: Any) -> Any:
+    return torch.sym_sqrt(sum(side * side for side in sides))
+
+
+def _with_sign(size: Any, sign: Any) -> Any:
+    return NotImplemented if _is_size(sign) else torch.sym_float(abs(size)) * math.copysign(1, sign)
+
+
+def _fmod(size: Any, by: Any) -> Any:
+    """The remainder with the sign of the dividend."""
+    if not _is_integer(size) or not isinstance(by, int) or by == 0:
+        return NotImplemented
+    sign = torch.sym_max(torch.sym_min(size, 1), -1)
+    return torch.sym_float(abs(size) % abs(by) * sign)
+
+
+_MOST_DIVISORS = 32
+
+
+def _greatest_divisor(*numbers: Any) -> Any:
+    """Of a size and a constant: the greatest divisor of the constant that divides the size."""
+    if len(numbers) != 2 or not all(map(_is_integer, numbers)) or all(map(_is_size, numbers)):
+        return NotImplemented
+    size, constant = numbers if _is_size(numbers[0]) else reversed(numbers)
+    divisors = [each for each in range(1, min(abs(constant), 4096) + 1) if constant % each == 0]
+    if not 0 < abs(constant) <= 4096 or len(divisors) > _MOST_DIVISORS:
+        return NotImplemented
+    return functools.reduce(torch.sym_max, (each * (1 - torch.sym_min(size % each, 1)) for each in divisors))
+
+
+def _least_multiple(*numbers: Any) -> Any:
+    divisor = _greatest_divisor(*numbers)
+    return divisor if divisor is NotImplemented else abs(math.prod(numbers)) // divisor
+
+
+_MOST_CHOSEN = 4  # products of more sizes may exceed 64 bits
+
+
+def _permutations(size: Any, chosen: Any = None) -> Any:
+    if not _is_integer(size) or not isinstance(chosen, int) or not 0 <= chosen <= _MOST_CHOSEN:
+        return NotImplemented
+    return math.prod(size - i for i in range(chosen))
+
+
+def _combinations(size: Any, chosen: Any) -> Any:
+    ordered = _permutations(size, chosen)
+    return ordered if ordered is NotImplemented else ordered // math.factorial(chosen)
+
+
 OF_MATH = {
-    "sqrt": _of_size(math.sqrt, torch.sym_sqrt),
-    "log2": _of_size(math.log2, sym_log2),
-    "log": _of_size(math.log, lambda size: sym_log2(size) * math.log(2)),
-    "isqrt": _of_size(math.isqrt, lambda size: math.floor(torch.sym_sqrt(size))),
-    "log10": _of_size(math.log10, lambda size: sym_log2(size) * math.log10(2)),
+    name: _of_size(getattr(math, name), symbolic)
+    for name, symbolic in {
+        "sqrt": torch.sym_sqrt,
+        "isqrt": lambda size: math.floor(torch.sym_sqrt(size)),
+        "log": _logarithm,
+        "log2": sym_log2,
+        "log10": _decimal_logarithm,
+        "log1p": lambda size: _logarithm(size + 1),
+        "exp": lambda size: math.e**size,
+        "pow": lambda size, exponent: torch.sym_float(size) ** torch.sym_float(exponent),
+        "hypot": _hypotenuse,
+        "fabs": lambda size: torch.sym_float(abs(size)),
+        "copysign": _with_sign,
+        "fmod": _fmod,
+        "gcd": _greatest_divisor,
+        "lcm": _least_multiple,
+        "comb": _combinations,
+        "perm": _permutations,
+    }.items()
 }
 
 
