@@ -37,17 +37,30 @@ def indices(x: torch.Tensor) -> torch.Tensor:
     return x[rows, columns] * x[x > 0] + (x > 0).nonzero()[:, 0]
 
 
+def selects(x: torch.Tensor) -> torch.Tensor:
+    mask = x > 0
+    return torch.masked_select(x, mask) * (x * 2).masked_select(x > 0) + x[mask]
+
+
+def derivatives_of_selected(x: torch.Tensor) -> Any:
+    def selected(x: torch.Tensor) -> torch.Tensor:
+        return torch.masked_select(x.sin(), x > 0)
+
+    return torch.func.jvp(selected, (x,), (x,)), torch.func.grad(lambda x: selected(x).sum())(x)
+
+
 def variance(x: torch.Tensor) -> torch.Tensor:
     return torch.distributions.StudentT(x.abs() + 1.5, x).variance
 
 
+MODELS = [writes_products, of_a_column, of_several_tests, indices, selects, derivatives_of_selected, variance]
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [writes_products, of_a_column, of_several_tests, indices, variance])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.filterwarnings("error::opbridge.capture.run_warnings.TraceWarning")
-def test_equal_masks(
-    model: Callable[[torch.Tensor], torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path
-) -> None:
+def test_equal_masks(model: Callable[[torch.Tensor], Any], sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     path, x = tmp_path / "model.onnx", torch.randn(4, 3)
     opbridge.export(model, (x,), path, dynamic_shapes=sizes, capture=capture)
     for example in (x, x.abs(), -x.abs(), *([] if sizes is None else [torch.randn(7, 3)])):
@@ -90,6 +103,17 @@ def test_masks_that_only_look_equal(
     path, x = tmp_path / "model.onnx", torch.tensor([[1.0, 2, -3], [4, -5, 6]])
     opbridge.export(model, (x,), path, dynamic_shapes=sizes, capture=capture)
     opbridge.verify(path, model, (x,))
+
+
+@CAPTURES
+def test_a_mask_of_another_shape_than_the_tensor(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.masked_select(x, x[:, :1] > 0) + torch.masked_select(x[0], x > 0).sum()
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (torch.randn(4, 3),), path, dynamic_shapes=(DYNAMIC,), capture=capture)
+    for rows in (4, 1, 7):
+        opbridge.verify(path, model, (torch.randn(rows, 3),))
 
 
 @CAPTURES

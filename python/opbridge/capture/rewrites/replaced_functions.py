@@ -33,12 +33,13 @@ class ReplaceFunctions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
+        is_watched = func in self._watcher.functions
+        if is_watched:
+            self._watcher.before(args, given)
         around = self._replacements.get(func)
-        if around is not None and (result := around(func, args, given)) is not NotImplemented:
-            return result
-        if func not in self._watcher.functions:
-            return func(*args, **given)
-        self._watcher.before(args, given)
-        result = func(*args, **given)
-        self._watcher.after(func, args, given, result)
+        result = NotImplemented if around is None else around(func, args, given)
+        if result is NotImplemented:
+            result = func(*args, **given)
+        if is_watched:
+            self._watcher.after(func, args, given, result)
         return result

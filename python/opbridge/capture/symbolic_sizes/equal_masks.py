@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opbridge.capture.rewrites.replaced_functions import Function
+from opbridge.capture.rewrites.replaced_functions import Function, Replacements
 from opbridge.torch_compat import FakeTensor, pytree
 from opbridge.torch_compat.fake_tensors import number_of_writes, share_found_count
 
@@ -93,7 +93,9 @@ def _functions(*names: str) -> frozenset[Any]:
 
 
 _KINDS = (torch.Tensor, torch.nn.Parameter)
-_USING = _functions("__getitem__", "__setitem__", "nonzero", "where", "argwhere", "index_put", "index_put_")
+_USING = _functions(
+    *("__getitem__", "__setitem__", "masked_select", "nonzero", "where", "argwhere", "index_put", "index_put_")
+)
 # Functions of which masks are made. None of them writes, or draws a random number.
 _MAKING = _functions(
     *("__getitem__", "__eq__", "__and__", "__or__", "__xor__", "__invert__", "eq", "ne", "lt", "le", "gt", "ge"),
@@ -101,3 +103,21 @@ _MAKING = _functions(
     *("abs", "neg", "all", "any", "argmax", "sum", "bool", "long", "float", "to"),
     *("select", "squeeze", "unsqueeze", "flatten", "view", "reshape", "detach"),
 )
+
+
+def _masked_select(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """By an index, which finds as many elements as any other use of the mask: torch's rule for masked_select makes a
+    symbol for each call, and no derivatives of dynamic sizes."""
+    return NotImplemented if kwargs.get("out") is not None else _by_index(*args, **kwargs)
+
+
+def _by_index(input: torch.Tensor, mask: torch.Tensor, *, out: None = None) -> Any:
+    has_mask_of_its_shape = [*map(_expression, input.shape)] == [*map(_expression, mask.shape)]
+    return input[mask] if mask.dtype == torch.bool and has_mask_of_its_shape else NotImplemented
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+SELECTIONS: Replacements = {torch.masked_select: _masked_select, torch.Tensor.masked_select: _masked_select}

@@ -25,7 +25,7 @@ from opbridge.capture.symbolic_sizes.conversions import (
     warn_of_texts,
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
-from opbridge.capture.symbolic_sizes.equal_masks import EqualMasks
+from opbridge.capture.symbolic_sizes.equal_masks import SELECTIONS, EqualMasks
 from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
 from opbridge.capture.symbolic_sizes.python_functions import (
     bit_length,
@@ -52,7 +52,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, UNFOLDED),
+        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, UNFOLDED, SELECTIONS),
         keep_pools_dynamic(),
         reduce_whole_axes(),
         keep_convolutions_dynamic(),
