@@ -131,6 +131,10 @@ def test_norms_of_matrices_of_dynamic_sizes():
             "norm": lambda x, y: torch.linalg.norm(x, 1, (1, 2)),
             "norm of a matrix": lambda x, y: torch.linalg.norm(x[0], float("inf")),
             "norm of vectors": lambda x, y: torch.linalg.norm(x, 1, -1) + torch.linalg.norm(x, 2, 2),
+            "least column": lambda x, y: torch.linalg.matrix_norm(x, -1) + torch.linalg.norm(x, -2, (1, 2)),
+            "least row": lambda x, y: torch.linalg.matrix_norm(x, -float("inf"), (2, 0), True),
+            "nuclear": lambda x, y: torch.linalg.matrix_norm(x, "nuc"),
+            "condition by the least": lambda x, y: torch.linalg.cond(y, -1) + torch.linalg.cond(y, -float("inf")),
             "condition": lambda x, y: torch.linalg.cond(y, 1),
             "condition by rows": lambda x, y: torch.linalg.cond(y, float("inf")),
         },
@@ -149,10 +153,25 @@ def test_no_norm_of_no_rows_but_zero(tmp_path):
     path = tmp_path / "m.onnx"
 
     def norms(x):
-        return tuple(torch.linalg.matrix_norm(x, order) for order in (1, 2, float("inf")))
+        square = x @ x.mT + torch.eye(x.shape[1])
+        conditions = [torch.linalg.cond(square, order) for order in (1, -1, float("inf"), -float("inf"))]
+        return *(torch.linalg.matrix_norm(x, order) for order in (1, 2, float("inf"), -1)), *conditions
 
     opbridge.export(norms, (torch.randn(3, 4, 5),), path, dynamic_shapes=({1: "n"},))
     opbridge.verify(path, norms, (torch.zeros(3, 0, 5),))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_norms_of_matrices_that_the_model_finds(tmp_path, capture):
+    path = tmp_path / "m.onnx"
+
+    def norms(x):
+        found = x[x[:, 0, 0] > 0]
+        return tuple(torch.linalg.matrix_norm(found, order) for order in (1, 2, -1, -2, -float("inf")))
+
+    opbridge.export(norms, (torch.randn(5, 3, 2),), path, capture=capture)
+    for x in (torch.rand(5, 3, 2), torch.randn(5, 3, 2)):
+        opbridge.verify(path, norms, (x,))
 
 
 def test_tensors_made_of_dynamic_sizes():
