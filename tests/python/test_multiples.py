@@ -15,6 +15,7 @@ from dynamic_check import CAPTURES, agrees
 
 import opbridge
 from opbridge.capture.symbolic_sizes.multiples import is_always_quotient, quotient, simplify_multiple
+from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.torch_compat.symbols import FloorDiv, IntTrueDiv, Mod, PythonMod
 
 X = sympy.Symbol("x", integer=True)
@@ -141,6 +142,22 @@ def test_as_many_chunks_as_were_joined_cause_no_warning(capture: Any, tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
         agrees(guided, [[(3, 4)], [(1, 4)], [(2, 1)]], ({0: "n", 1: "m"},), capture, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("size", "other"),
+    [
+        (X + Mod(16 - Mod(X, 16), 16), 16 * FloorDiv(X - 1, 16) + 16),
+        (FloorDiv(X + 9, 4) + 1, FloorDiv(X + 1, 4) + 3),
+        (X + PythonMod(-X, 4), 4 * FloorDiv(X + 3, 4)),
+    ],
+    ids=str,
+)
+def test_sizes_that_are_rounded_to_the_same_multiple_are_equal(size: Any, other: Any) -> None:
+    assert are_always_equal(size, other)
+    assert all(size.subs(X, number) == other.subs(X, number) for number in range(60))
+    assert not are_always_equal(size, other + 1)
+    assert not are_always_equal(size, FloorDiv(X, 4))
 
 
 def test_quotients_that_are_the_same_for_all_sizes() -> None:

@@ -124,6 +124,19 @@ def simplify_multiple(size: Any) -> Any:
     return size
 
 
+def with_least_dividends(size: Any) -> Any:
+    """``(x + k - 1) // k - 1`` for ``(x - 1) // k``, and so for all quotients: sizes that are rounded to the same
+    multiple have the same form."""
+
+    def whole_apart(above: Any, divisor: Any) -> Any:
+        offset = above.as_coeff_Add()[0]
+        if not divisor.is_Integer or not offset.is_Integer or divisor <= 0:
+            return FloorDiv(above, divisor)
+        return FloorDiv(above - offset + offset % divisor, divisor) + offset // divisor
+
+    return sympy.expand(simplify_multiple(size).replace(FloorDiv, whole_apart))
+
+
 def is_always_quotient(expr: Any, number: int) -> bool:
     """Whether ``expr`` is ``number`` times a size, divided by that size and rounded up, as ``(3 * n - 1) // n`` is for
     2: so many pieces ``chunk(2)`` makes of ``2 * n`` elements."""

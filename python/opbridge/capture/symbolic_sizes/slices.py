@@ -16,6 +16,7 @@ import sympy
 import torch
 
 from opbridge.capture.patching import patch
+from opbridge.capture.symbolic_sizes.multiples import with_least_dividends
 from opbridge.torch_compat.symbols import INDEX_OF_SLICE, FloorDiv, Max, Min
 
 _MOST_BOUNDS = 32
@@ -46,8 +47,8 @@ def is_never_negative(number: Any) -> bool:
 
 def are_always_equal(size: Any, other: Any) -> bool:
     """Whether two sizes are the same, as those of ``x[2:]`` and ``x[:-2]``: torch writes ``n - Min(2, n)`` for one and
-    ``Max(0, n - 2)`` for the other."""
-    return bool(_without_differences(size) == _without_differences(other))
+    ``Max(0, n - 2)`` for the other; or those of an image that is padded to a multiple and of its convolution."""
+    return any(form(size) == form(other) for form in (_without_differences, with_least_dividends))
 
 
 def _without_differences(size: Any) -> Any:
