@@ -208,3 +208,14 @@ def test_a_last_window_that_some_sizes_drop(name: str, capture: Any, tmp_path: p
     model = agrees(ROUNDED_UP[name], [[(2, 3, *size)] for size in sizes], (OF_IMAGES,), capture, tmp_path)
     kinds = {node.op_type for node in model.graph.node}
     assert kinds & {"MaxPool", "AveragePool"}
+
+
+def test_a_dilation_that_is_read_from_a_constant_is_an_attribute(tmp_path: pathlib.Path) -> None:
+    dilations = 2 ** torch.arange(3)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        dilation = dilations[1].item()
+        return F.conv1d(x, WEIGHT[:, :, 0], dilation=dilation, padding=dilation)
+
+    made = agrees(model, [[(2, 3, 9)], [(1, 3, 9)]], ({0: "b"},), "trace", tmp_path)
+    assert [node.op_type for node in made.graph.node] == ["Conv"]

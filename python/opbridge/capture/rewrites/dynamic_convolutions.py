@@ -45,6 +45,8 @@ def _replacement(original: Function, convolve: Function, axes: int) -> Function:
     ) -> torch.Tensor:
         given = dict(zip(options, args, strict=False)) | named
         dynamic = {name for name, value in given.items() if has_sizes(value)}
+        if isinstance(given.get("groups"), torch.SymInt):
+            dynamic.add("groups")
         if not dynamic or (convolve is transposed and not _has_constant_windows(weight, given)):
             return original(input, weight, bias, *args, **named)
         if dynamic == {"padding"} and convolve is convolved:

@@ -13,11 +13,16 @@ from torch.nn import functional as F
 from opbridge.capture.rewrites.axes import for_axes
 from opbridge.capture.rewrites.replaced_functions import Function, Replacements
 from opbridge.torch_compat import pytree
+from opbridge.torch_compat.symbols import free_unbacked_symbols
 
 
 def has_sizes(options: Any) -> bool:
-    """Whether one of the numbers is a dynamic size."""
-    return any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(options))
+    """Whether one of the numbers is a dynamic size. Numbers that are read from tensors are not: often the tensor is a
+    constant, of which a capture may know the number."""
+    return any(
+        isinstance(leaf, torch.SymInt) and not free_unbacked_symbols(leaf.node.expr)
+        for leaf in pytree.tree_leaves(options)
+    )
 
 
 def counts_of_windows(
