@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ from dynamic_check import CAPTURES, agrees
 from torch import nn
 from torch.nn import functional as F
 
-import opbridge
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -246,15 +244,3 @@ opbridge.export(model, (torch.rand(3, 4, 4),), sys.argv[1], dynamic_shapes=({0: 
 """
     arguments = ["-W", "error::UserWarning", "-c", script, f"{tmp_path}/model.onnx"]
     subprocess.run([sys.executable, *arguments], check=True)
-
-
-@CAPTURES
-def test_an_export_does_not_warn_that_eager_mode_is_slow(capture: Any, tmp_path: pathlib.Path) -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return torch.vmap(lambda row: row.quantile(0.5))(x)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        opbridge.export(model, (torch.rand(3, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "b"},))
-    with pytest.warns(UserWarning, match="performance drop"):
-        model(torch.rand(3, 4))

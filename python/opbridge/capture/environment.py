@@ -17,7 +17,6 @@ from opbridge.capture.rewrites.causal_attention import patch_causal_bias
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_transforms, leave_transforms
-from opbridge.torch_compat.batching import silence_fallbacks
 from opbridge.torch_compat.messages import lacks_gradients
 from opbridge.torch_compat.patch_points import (
     ANNOTATION,
@@ -64,7 +63,6 @@ def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation", with_grad
         _enter_mode(model, mode),
         patch(COMPILE_SESSION, _enter_compile_session),
         torch.set_grad_enabled(with_gradients),
-        silence_fallbacks(),
     ):
         yield
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from opbridge.torch_compat.kernels import replace_kernel
-from opbridge.torch_compat.lookup import find, look_up
+from opbridge.torch_compat.lookup import look_up
 from opbridge.torch_compat.zero_tensors import in_memory
 
 with look_up():
@@ -21,7 +20,6 @@ with look_up():
     from torch._functorch.vmap import unwrap_batched
     from torch.utils import _pytree as pytree
 
-    _warn_of_fallback: Callable[[bool], None] = find(_C._functorch, "_set_vmap_fallback_warning_enabled")
     _add_batch_dim: Callable[[torch.Tensor, int, int], torch.Tensor] = _C._functorch._add_batch_dim
     _exclude: Callable[[Any], Any] = _C._ExcludeDispatchKeyGuard
     _KEY = "FuncTorchBatched"
@@ -71,17 +69,6 @@ def write_batches(library: torch.library.Library, operator: OpOverload, pure: Ca
 @functools.cache  # as it was before another thread, which may end earlier, replaced it
 def _rule_of_torch(operator: OpOverload) -> Any:
     return torch.library.get_kernel(operator, _KEY)
-
-
-@contextlib.contextmanager
-def silence_fallbacks() -> Iterator[None]:
-    """Switches off torch's warnings of operators without a batch rule, which are slow in eager mode. torch does not
-    tell whether they were on."""
-    _warn_of_fallback(False)
-    try:
-        yield
-    finally:
-        _warn_of_fallback(True)
 
 
 def _is_batched(axes: Any) -> bool:

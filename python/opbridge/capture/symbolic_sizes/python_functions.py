@@ -96,7 +96,7 @@ def _logarithm(size: Any, base: Any = math.e) -> Any:
         return sym_log2(size) * math.log(2)
     if base == 10:
         return _decimal_logarithm(size)
-    exponent = math.log2(base) if isinstance(base, (int, float)) and base > 1 else 0.5
+    exponent = math.log2(base) if type(base) in (int, float) and base > 1 else 0.5
     return sym_log2(size) / exponent if exponent.is_integer() else NotImplemented
 
 
@@ -114,7 +114,7 @@ def _with_sign(size: Any, sign: Any) -> Any:
 
 def _fmod(size: Any, by: Any) -> Any:
     """The remainder with the sign of the dividend."""
-    if not _is_integer(size) or not isinstance(by, int) or by == 0:
+    if not _is_integer(size) or type(by) is not int or by == 0:
         return NotImplemented
     sign = torch.sym_max(torch.sym_min(size, 1), -1)
     return torch.sym_float(abs(size) % abs(by) * sign)
@@ -143,7 +143,7 @@ _MOST_CHOSEN = 4  # products of more sizes may exceed 64 bits
 
 
 def _permutations(size: Any, chosen: Any = None) -> Any:
-    if not _is_integer(size) or not isinstance(chosen, int) or not 0 <= chosen <= _MOST_CHOSEN:
+    if not _is_integer(size) or type(chosen) is not int or not 0 <= chosen <= _MOST_CHOSEN:
         return NotImplemented
     return math.prod(size - i for i in range(chosen))
 
