@@ -299,6 +299,29 @@ def test_as_strided_of_repeated_or_missing_memory_is_refused(capture, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("windows", [((3, 2), (1, 1)), ((2, 3), (2, 1))])
+def test_writes_to_overlapping_windows_of_as_strided_are_refused(windows, capture, tmp_path):
+    def model(x):
+        own = x * 2
+        own.as_strided(*windows).add_(1)
+        return own
+
+    with pytest.raises(opbridge.UnsupportedError, match="several elements of which share memory"):
+        opbridge.export(model, (torch.rand(8),), tmp_path / "model.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("windows", [((3, 2), (2, 1)), ((2, 4), (1, 2)), ((1, 3), (1, 1)), ((0, 2), (1, 1))])
+def test_writes_to_separate_windows_of_as_strided(windows, capture, tmp_path):
+    def model(x):
+        own = x * 2
+        own.as_strided(*windows).add_(1)
+        return own
+
+    opbridge.export(model, (torch.rand(8),), tmp_path / "model.onnx", capture=capture, verify=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_as_strided_counts_from_the_storage_of_an_input(capture, tmp_path):
     def function(x, gaps):
         scattered = torch.as_strided_scatter(x, torch.zeros(2), (2,), (3,), 5)

@@ -19,6 +19,7 @@ constexpr int64_t cubic_mode = 2;
 // GridSample takes volumes from opset 20 on. ONNX does not define the cubic interpolation of volumes.
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
+  if (!is_floating_point(grid.element_type())) g.refuse("the coordinates are integers; convert them");
   const bool old = g.opset() < 20;
   if (input.rank() == 5 && (old || interpolation == cubic_mode)) {
     return floating_kernel(g, "opbridge::grid_sample", {input, grid},
