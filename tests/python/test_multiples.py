@@ -31,6 +31,7 @@ HALF = FloorDiv(X, 2)
         HALF + Mod(7 - Mod(HALF, 7), 7) + 5,
         2 * X + 3 + PythonMod(-2 * X - 3, 8),
         6 * X + PythonMod(-5 * X - Mod(X, 5), 5),
+        6 * X + 3 * PythonMod(-2 * X, 4),
     ],
     ids=str,
 )
@@ -86,6 +87,28 @@ def test_padded_images_are_cropped_again(capture: Any, tmp_path: pathlib.Path) -
     )
     dims = [dim.dim_param for dim in exported.graph.output[0].type.tensor_type.shape.dim]
     assert dims[2:] == ["h", "w"]
+
+
+@CAPTURES
+@pytest.mark.parametrize("by", [lambda area: area // 4 // 6, lambda area: area / 4 / 6], ids=["integers", "floats"])
+def test_windows_of_padded_images_are_counted_by_the_area(by: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    """The number of images is the number of windows, divided by that of an image: none of its symbols is left."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            batch, channels, height, width = x.shape
+            y = F.pad(x, (0, (6 - width % 6) % 6, 0, -height % 4))
+            below, right = y.shape[2:]
+            y = y.view(batch, channels, below // 4, 4, right // 6, 6)
+            windows = y.permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 6, channels).softmax(1)
+            images = int(windows.shape[0] / by(below * right))
+            y = windows.view(images, below // 4, right // 6, 4, 6, -1).permute(0, 1, 3, 2, 4, 5)
+            x = y.contiguous().view(images, below, right, -1).permute(0, 3, 1, 2)[:, :, :height, :width] * 2
+        return x
+
+    exported = agrees(model, [[(2, 2, 8, 12)], [(2, 2, 9, 5)], [(2, 2, 4, 1)]], ({2: "h", 3: "w"},), capture, tmp_path)
+    dims = exported.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_value or dim.dim_param for dim in dims] == [2, 2, "h", "w"]
 
 
 @CAPTURES

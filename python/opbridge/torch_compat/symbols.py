@@ -32,7 +32,17 @@ with look_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
-    from torch.utils._sympy.functions import FloorDiv, Identity, IntTrueDiv, Max, Min, Mod, PythonMod, ToFloat
+    from torch.utils._sympy.functions import (
+        FloatTrueDiv,
+        FloorDiv,
+        Identity,
+        IntTrueDiv,
+        Max,
+        Min,
+        Mod,
+        PythonMod,
+        ToFloat,
+    )
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -195,6 +205,7 @@ __all__ = [
     "TRUNC_OF_SYMBOL",
     "UNIQUE_SHAPES",
     "DimDynamic",
+    "FloatTrueDiv",
     "FloorDiv",
     "GuardOnDataDependentSymNode",
     "Identity",

@@ -5,6 +5,9 @@ occurs twice, so the expressions of sizes would double in each stage, and torch'
 ``(x + k - 1) // k`` is the same. The padded size itself keeps its form, which shows that it is not less than ``x``: a
 tensor that is cropped to ``x`` has that size.
 
+The number of images is the number of windows divided by those of an image, ``windows.shape[0] // (h * w // k // k)``
+with ``h`` and ``w`` padded, or with ``/`` throughout: where no division leaves a remainder, it is one symbol or number.
+
 "Same" padding does this by ``max((ceil(x / 2) - 1) * 2 + 3 - x, 0)`` before each convolution, in which ``x`` occurs
 twice too. ``ceil(x / k)`` is ``(x + k - 1) // k``, and ``floor((x - 3) / k + 1)``, the number of windows, is
 ``(x - 3 + k) // k``. The maximum of what is always greater is that. So is the minimum of what is always less: torch
@@ -15,6 +18,7 @@ elements.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,10 +34,12 @@ from opbridge.torch_compat.symbols import (
     MAXIMUM_OF_SYMBOLS,
     MINIMUM_OF_SYMBOLS,
     TRUNC_OF_SYMBOL,
+    FloatTrueDiv,
     FloorDiv,
     IntTrueDiv,
     Mod,
     PythonMod,
+    ToFloat,
     get_proxy_mode,
     with_expression,
 )
@@ -48,19 +54,26 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
     maximum, minimum = MAXIMUM_OF_SYMBOLS.original, MINIMUM_OF_SYMBOLS.original
 
     def divide(self: Any, other: Any) -> Any:
-        if get_proxy_mode() is None and (short := simplify_multiple(self.expr)) is not self.expr:
-            self = with_expression(self, short)
+        if get_proxy_mode() is None:
+            self, other = shorten(self), shorten(other)
         return original(self, other)
+
+    def shorten(node: Any) -> Any:
+        short = simplify_multiple(node.expr)
+        return node if short is node.expr else with_expression(node, short)
 
     def by_integers(rounding: PatchPoint, sum_of: Callable[[Any, Any], Any]) -> Any:
         """Divides the integers that ``sum_of`` makes of dividend and divisor; None leaves the rounding to torch."""
         by_torch = rounding.original
 
         def rounded(self: Any) -> Any:
-            if get_proxy_mode() is None and (found := quotient(self.expr)):
-                dividend, divisor = found
-                if (whole := sum_of(dividend, divisor)) is not None:
-                    return with_expression(by_torch(self), FloorDiv(whole, divisor))
+            if get_proxy_mode() is None:
+                if found := quotient(self.expr):
+                    dividend, divisor = found
+                    if (whole := sum_of(dividend, divisor)) is not None:
+                        return with_expression(by_torch(self), FloorDiv(whole, divisor))
+                elif (whole := without_remainder(self.expr)) is not None:
+                    return with_expression(by_torch(self), whole)
             return by_torch(self)
 
         return patch(rounding, rounded)
@@ -108,11 +121,36 @@ def quotient(expr: Any) -> tuple[Any, Any] | None:
     return dividend + int(offset) * divisor, divisor
 
 
+def without_remainder(expr: Any) -> Any | None:
+    """What divisions give that leave no remainder, such as ``2 * n / (m / 4 / 6)`` where ``m`` is ``24 * n``; None for
+    others."""
+    if isinstance(expr, ToFloat):
+        return without_remainder(expr.args[0])
+    if isinstance(expr, (IntTrueDiv, FloatTrueDiv)):
+        dividend, divisor = map(without_remainder, expr.args)
+        if dividend is None or divisor is None:
+            return None
+        ratio = sympy.cancel(dividend / divisor)
+        return ratio if ratio.is_integer else None
+    if expr.is_Float and float(expr).is_integer():
+        return sympy.Integer(int(expr))
+    return simplify_multiple(expr) if expr.is_integer else None
+
+
 def simplify_multiple(size: Any) -> Any:
-    """``k * ((x + k - 1) // k)`` for ``x + (k - x % k) % k`` and ``x + -x % k``; other expressions as they are."""
-    if not isinstance(size, sympy.Add):
+    """``k * ((x + k - 1) // k)`` for ``x + (k - x % k) % k`` and ``x + -x % k``, also for each factor of a product, as
+    in the area of a padded image; other expressions as they are."""
+    content, product = size.as_content_primitive()
+    factors = sympy.Mul.make_args(product)
+    short = [_rounded_up(factor) for factor in factors]
+    if all(map(operator.is_, short, factors)):
         return size
-    for padding in size.args:
+    # With all integers in front, what they have in common with a divisor is found.
+    return sympy.Mul(content, *sympy.Mul(*short).as_content_primitive())
+
+
+def _rounded_up(size: Any) -> Any:
+    for padding in size.args if isinstance(size, sympy.Add) else ():
         if not isinstance(padding, (Mod, PythonMod)) or not padding.args[1].is_Integer:
             continue
         padded, multiple = size - padding, padding.args[1]
