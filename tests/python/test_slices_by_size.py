@@ -55,6 +55,15 @@ def test_steps(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     agrees(function, [[(n, 6)] for n in (3, 1, 2, 5, 9)], ({0: "n"},), capture, tmp_path)
 
 
+@CAPTURES
+def test_copies(capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [[(n, 2)] for n in (3, 1, 0, 5)]
+    model = agrees(lambda x: torch.slice_copy(x, 0, 0, 2), shapes, ({0: "n"},), capture, tmp_path)
+    rows, columns = model.graph.output[0].type.tensor_type.shape.dim
+    assert not rows.HasField("dim_value")
+    assert columns.dim_value == 2
+
+
 def test_numbers() -> None:
     mode = FakeTensorMode(shape_env=ShapeEnv())
     n = mode.from_tensor(torch.rand(9)).shape[0]

@@ -33,6 +33,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "geqrf": lambda x: (_like(x), x.new_empty((*x.shape[:-2], torch.sym_min(*x.shape[-2:])))),
     "histogram.bin_ct": lambda x, bins=100, **_: (x.new_empty(bins), x.new_empty(bins + 1)),
     "histogram.bins_tensor": lambda x, bins, **_: (x.new_empty(bins.shape[0] - 1), _like(bins)),
+    # torch decomposes it in C++, where a slice ends at the given index, also beyond the axis.
+    "slice_copy.Tensor": lambda *args: _like(torch.ops.aten.slice(*args)),
     "_histogramdd_bin_edges": lambda x, bins, **_: [x.new_empty(count + 1) for count in bins],
     "_histogramdd_from_bin_cts": lambda x, bins, **_: x.new_empty(bins),
     "_histogramdd_from_bin_tensors": lambda x, bins, **_: x.new_empty([edges.shape[0] - 1 for edges in bins]),
