@@ -253,6 +253,20 @@ def test_one_hot_and_vander(capture: Any, tmp_path: pathlib.Path) -> None:
     check(model, tmp_path, capture, torch.rand(12), [torch.rand(n) for n in (1, 2, 5)], {0: "n"})
 
 
+@CAPTURES
+def test_one_hot_of_minus_one_class(capture: Any, tmp_path: pathlib.Path) -> None:
+    """PyTorch counts the classes then, which is another shape: an error instead of no classes."""
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.one_hot(x, y.shape[0] - 5)
+
+    path, x, dynamic = tmp_path / "model.onnx", torch.tensor([2, 0, 1]), ({0: "n"}, {0: "m"})
+    opbridge.export(model, (x, torch.rand(8)), path, capture=capture, dynamic_shapes=dynamic)
+    opbridge.verify(path, model, (torch.tensor([4, 0]), torch.rand(11)))
+    with pytest.raises(opbridge.Error, match=r"ConstantOfShape.*must be >= 0"):
+        opbridge.verify(path, model, (x, torch.rand(4)))
+
+
 IMAGES = [(17, 55), (64, 64), (33, 31)]
 
 

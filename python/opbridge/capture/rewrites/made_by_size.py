@@ -117,8 +117,11 @@ def LOGSPACE(
 
 
 def one_hot(input: torch.Tensor, classes: Any) -> torch.Tensor:
-    """``F.one_hot``; a class that is out of range has no 1."""
-    return (input.unsqueeze(-1) == torch.arange(classes, device=input.device)).to(torch.int64)
+    """``F.one_hot``. A negative number of classes, which is -1 in a run where PyTorch counts the classes, and a class
+    that is out of range are errors of the model: the shape, whose last size is ``classes``, does not hold then."""
+    index = input.unsqueeze(-1)
+    zeros = torch.zeros((*input.shape, classes), dtype=torch.int64, device=input.device)
+    return zeros.scatter(-1, index, 1)
 
 
 def _vander(x: torch.Tensor, N: int | None = None, increasing: bool = False) -> torch.Tensor:
