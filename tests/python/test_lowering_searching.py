@@ -34,6 +34,25 @@ def test_types(dtype):
     check(FUNCTIONS, torch.tensor(X).to(dtype), torch.tensor(EDGES).to(dtype))
 
 
+ISIN = {
+    "-2 in uint8": lambda x: torch.isin(-2, x.to(torch.uint8)),
+    "2^32 in int32": lambda x: torch.isin(2**32, x.int()),
+    "0.1 in float32": lambda x: torch.isin(0.1, x / 10),
+    "0.1 in float32, inverted": lambda x: torch.isin(0.1, x / 10, invert=True),
+    "0-d in uint8": lambda x: torch.isin(torch.tensor(-2), x.to(torch.uint8)),
+    "2049 in float16": lambda x: torch.isin(2049, (x + 1794).half()),
+    "float16 in 2049": lambda x: torch.isin((x + 1794).half(), 2049),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, [{0: torch.export.Dim.DYNAMIC}]])
+def test_numbers_that_the_type_does_not_hold(dynamic):
+    """PyTorch takes up to 9 tests for a number's type, and none of more."""
+    few, many = torch.tensor([0, 254, 1]), torch.tensor([0, 254, 1] * 4)
+    check(ISIN, few, dynamic=dynamic, also=[(many,)] if dynamic else [])
+    check(ISIN, many, dynamic=dynamic, also=[(few,), (many[:9],), (many[:10],)] if dynamic else [])
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16])
 def test_many_boundaries_of_small_integers(dtype):
     check(FUNCTIONS, torch.tensor(X).to(dtype), torch.arange(100).to(dtype))

@@ -5,14 +5,34 @@
 namespace opbridge::lowering {
 namespace {
 
-Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
-  const Value both[] = {elements, tests};
-  const ElementType type = result_type(g, both);
-  Value x = g.unsqueeze(operand(g, elements, type), {-1});
-  Value among = operand(g, tests, type);
+// PyTorch compares a 0-d element with each of up to so many tests, and sorts it together with more, as
+// tensors with axes: a Python number is not converted to their type then, and 0.1 in float64 is not 0.1 in
+// float32.
+constexpr int64_t most_tests = 9;
+
+Value is_any_of(GraphBuilder& g, Value elements, Value tests, ElementType type) {
+  Value x = g.unsqueeze(exact_operand(g, elements, type), {-1});
+  Value among = exact_operand(g, tests, type);
   among = g.reshape(among, std::vector{element_count(among)});
   Value equal = g.cast(g.op("Equal", x, among), ElementType::int32);
-  Value found = g.cast(g.reduce("ReduceSum", equal, {-1}, false), ElementType::boolean);
+  return g.cast(g.reduce("ReduceSum", equal, {-1}, false), ElementType::boolean);
+}
+
+Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
+  using enum PromotionOperand::Category;
+  const Value both[] = {elements, tests};
+  const PromotionOperand sorted[] = {{elements.element_type(), tensor}, {tests.element_type(), tensor}};
+  const ElementType compared_in = result_type(g, both), sorted_in = promote(sorted);
+  Value found;
+  if (elements.rank() > 0 || compared_in == sorted_in) {
+    found = is_any_of(g, elements, tests, compared_in);
+  } else if (const Dim count = element_count(tests.dims()); count.is_static()) {
+    found = is_any_of(g, elements, tests, count.value() > most_tests ? sorted_in : compared_in);
+  } else {
+    Value is_sorted = g.op("Greater", g.op("Size", tests), g.scalar(most_tests, ElementType::int64));
+    found = g.op("Where", is_sorted, is_any_of(g, elements, tests, sorted_in),
+                 is_any_of(g, elements, tests, compared_in));
+  }
   return invert ? g.op("Not", found) : found;
 }
 
