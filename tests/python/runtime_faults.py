@@ -88,7 +88,7 @@ def products_become_divisions() -> Fault:
 def loses_precision(nodes: str, expected: Callable[[np.ndarray], np.ndarray]) -> Fault:
     x = random(7, 7)
     return Fault(
-        "float64_scales.cc",
+        "product_scales.cc",
         f"a scale of a product of float64 is rounded to float32: {nodes}",
         nodes,
         {"x": x},
@@ -277,7 +277,7 @@ FAULTS = [
     loses_precision("a = Mul(x, scale) y = MatMul(a, x)", lambda x: x * 0.1 @ x),
     loses_precision("a = MatMul(x, x) y = Mul(a, scale)", lambda x: x @ x * 0.1),
     Fault(
-        "float64_scales.cc",
+        "product_scales.cc",
         "an infinite scale of a product of float64 does not load",
         "a = MatMul(x, w) y = Mul(a, scale)",
         {"x": np.ones((2, 3))},
@@ -286,7 +286,15 @@ FAULTS = [
         since=(1, 31),
     ),
     Fault(
-        "float64_scales.cc",
+        "product_scales.cc",
+        "an infinite scale of a product of no terms is lost",
+        "t = Transpose(x) a = MatMul(x, t) y = Mul(a, scale)",
+        {"x": np.ones((2, 0), np.float32)},
+        {"scale": np.float32(np.inf)},
+        computes(lambda y: not np.isnan(y).any()),
+    ),
+    Fault(
+        "product_scales.cc",
         "a product of transposed float64 has no kernel",
         "t = Transpose(x) y = MatMul(x, t)",
         {"x": np.ones((2, 3))},

@@ -349,6 +349,24 @@ def test_scaled_products_of_float64_keep_their_precision(opset: int, simplify: b
     assert {weight.name for weight in model.graph.initializer} <= used
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_infinite_scales_of_products(dtype: torch.dtype) -> None:
+    """Of no terms, too, whose sum is 0, and of terms that are multiplied before they are summed."""
+    products = {
+        "by infinity": lambda x: (x @ x.mT) * math.inf,
+        "by -infinity, transposed": lambda x: (x @ x.mT).mT * -math.inf,
+        "by NaN": lambda x: (x @ x.mT) * math.nan,
+        "divided by 0": lambda x: (x @ x.mT) / 0.0,
+        "operand": lambda x: (x * math.inf) @ x.mT,
+        "covariance": torch.cov,
+        "correlation": torch.corrcoef,
+    }
+    for x in (torch.rand(2, 0), torch.tensor([[1.0, 0.0], [0.0, 2.0]])):
+        check(products, x.to(dtype))
+    del products["covariance"], products["correlation"]
+    check(products, torch.rand(2, 3, dtype=dtype), also=[(torch.rand(2, 0, dtype=dtype),)], dynamic=[{1: "n"}])
+
+
 @pytest.mark.parametrize("simplify", [True, False])
 @pytest.mark.parametrize("perm", [(1, 0, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])

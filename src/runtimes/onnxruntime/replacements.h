@@ -52,8 +52,8 @@ Value exact_remainder_of_integers(GraphBuilder& g, const ir::Node& remainder);
 Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
 Value product_by_column(GraphBuilder& g, const ir::Node& product);
-Value product_of_scaled_float64(GraphBuilder& g, const ir::Node& product);
-Value scaled_product_of_float64(GraphBuilder& g, const ir::Node& scaling);
+Value product_of_scaled(GraphBuilder& g, const ir::Node& product);
+Value scaled_product(GraphBuilder& g, const ir::Node& scaling);
 Value scattered_by_one_thread(GraphBuilder& g, const ir::Node& scatter);
 
 }  // namespace opbridge::onnxruntime
