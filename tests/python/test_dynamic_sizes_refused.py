@@ -178,10 +178,11 @@ def test_the_lack_of_pieces_in_the_example_is_told(tmp_path: pathlib.Path, captu
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
-    with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 2"):
+@pytest.mark.parametrize("split", [torch.split, torch.chunk, torch.unsafe_split])
+def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any, split: Any) -> None:
+    with pytest.warns(TraceWarning, match=r"needs .* as the number 2 of the parts that \w+\(\) makes; tensor_split"):
         opbridge.export(
-            lambda x: x.split(2)[-1],
+            lambda x: split(x, 2)[-1],
             (torch.rand(4),),
             tmp_path / "m.onnx",
             dynamic_shapes=({0: Dim.DYNAMIC},),

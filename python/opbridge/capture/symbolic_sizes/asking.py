@@ -34,6 +34,7 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.autograd.__file__),
 )
 _BRANCHING = (*BRANCHING_FILES, control_flow.__file__, equality.__file__)  # by sizes, as a model does
+_SPLITS = ("split", "split_copy", "unsafe_split", "chunk", "unsafe_chunk")
 _CAPTURE = os.path.dirname(os.path.dirname(__file__))
 _TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
 _RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))
@@ -101,9 +102,11 @@ def _is(value: Any, number: Any) -> bool:
 
 def argument_asked(frame: FrameType | None, number: Any) -> str:
     """Names the argument of a function of torch that is ``number``, an expression: `` for the argument n of
-    polygamma``. Nothing if the number is no argument."""
+    polygamma``; or says that it is the number of the parts that a function makes. Nothing if it is neither."""
     while frame is not None and not runs_users(frame):
         function, args, kwargs = call_of_operator(frame) or call_of_function(frame) or (None, (), {})
+        if (name := str(getattr(function, "__name__", "")).split(".")[0]) in _SPLITS:
+            return f" of the parts that {name}() makes; tensor_split() and x.split([…]) make a number that is given"
         for place, value in (*enumerate(args), *kwargs.items()):
             if _is(value, number):
                 name = getattr(function, "__name__", str(function)).split(".")[0]
