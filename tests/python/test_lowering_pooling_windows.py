@@ -124,6 +124,15 @@ def test_unpool():
     check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, indices)
 
 
+@pytest.mark.parametrize("pool", [F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d])
+def test_mean_of_an_image_without_elements(pool):
+    sizes = (0, 4, 5)[: int(pool.__name__[-2])]
+    check(lambda x: pool(x, 1), torch.rand(2, 3, *sizes))
+    check(lambda x: pool(x, 1), torch.rand(3, *sizes))
+    full = torch.rand(3, 2, *sizes[1:])
+    check(lambda x: pool(x, 1), torch.rand(3, *sizes), dynamic=[{1: "n"}], also=[(full,)])
+
+
 @pytest.mark.parametrize("opset", [11, 17])
 def test_size_of_the_image_unknown(opset):
     functions = {

@@ -103,8 +103,9 @@ Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& out
   const bool is_pool = has_channels(self, axes) && !is_integral(self.element_type());
   if (is_to_one(output)) {
     const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
-    if (has_batch && is_pool) return g.op("GlobalAveragePool", self);
-    return g.reduce("ReduceMean", self, spatial_axes(axes), true);
+    const bool has_image = !is_empty(last_dims(self.dims(), axes));  // ONNX Runtime's pool fails without
+    if (has_batch && is_pool && has_image) return g.op("GlobalAveragePool", self);
+    return mean_of(g, self, spatial_axes(axes), true);
   }
   const std::optional<std::vector<int64_t>> kernel = equal_windows(self, output);
   if (!kernel || !is_pool) {
