@@ -154,6 +154,13 @@ BY_SIZE: dict[str, Any] = {
     "convolution of volumes": lambda x: F.conv3d(x[:, None], WEIGHT[None, :1], stride=(1, x.shape[2] // 4, 2)),
     "transposed, padding": lambda x: F.conv_transpose2d(x, WEIGHT[:3], None, 2, padding=x.shape[2] // 8),
     "columns": lambda x: F.unfold(x, (x.shape[2] // 4, 2), padding=(0, 1), stride=x.shape[3] // 4),
+    "greatest of parts": lambda x: F.adaptive_max_pool2d(x, (x.shape[2] // 2, 3)),
+    "greatest of more parts than there are": lambda x: nn.AdaptiveMaxPool2d((x.shape[3] * 2, None))(x),
+    "greatest of parts of a sequence": lambda x: F.adaptive_max_pool1d(x[0, 0], x.shape[3] // 3),
+    "greatest of parts of volumes": lambda x: F.adaptive_max_pool3d(x, (2, x.shape[3] // 2, 1)),
+    "shuffled": lambda x: F.pixel_shuffle(x.repeat(1, (x.shape[2] // 4) ** 2, 1, 1), x.shape[2] // 4),
+    "shuffled back": lambda x: nn.PixelUnshuffle(x.shape[2])(torch.cat([x, x], 2).repeat(2, 1, 1, x.shape[2])),
+    "shuffled back, of one image": lambda x: F.pixel_unshuffle(x[0].repeat(1, 2, x.shape[2]), x.shape[2]),
     "columns of one image": lambda x: F.unfold(x[0], 2, dilation=x.shape[2] // 4),
 }
 

@@ -1,8 +1,9 @@
-"""Windows of images whose lengths, steps or gaps are dynamic sizes. Nodes of ONNX have constant ones, so the elements
-of each window are gathered."""
+"""Windows of images whose lengths, steps, gaps or numbers are dynamic sizes. Nodes of ONNX have constant ones, so the
+elements of each window are gathered, or, where windows are adjacent, the axis is reshaped."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -68,8 +69,61 @@ def _unfold(input: torch.Tensor, kernel_size: Any, dilation: Any = 1, padding: A
     return columns if input.dim() == 4 else columns[0]
 
 
-def _around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-    return _unfold(*args, **kwargs)
+def _places_of_parts(size: Any, count: Any, device: torch.device) -> torch.Tensor:
+    """The places of the elements in each of ``count`` parts of an axis, as adaptive pools divide it. The last place is
+    repeated, so that all parts have as many."""
+    index = torch.arange(count, device=device)
+    starts, ends = index * size // count, ((index + 1) * size + count - 1) // count
+    most = (size + count - 1) // count + 1
+    places = starts.unsqueeze(1) + torch.arange(most, device=device)
+    return torch.minimum(places, ends.unsqueeze(1) - 1)
 
 
-UNFOLDED: Replacements = {F.unfold: _around}
+def _greatest_of_parts(rank: int, input: torch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    if return_indices or not has_sizes(output_size):
+        return NotImplemented
+    for axis, count in zip(range(-rank, 0), for_axes(output_size, rank), strict=True):
+        if count is not None:
+            places = _places_of_parts(input.shape[axis], count, input.device)
+            parts = input.index_select(axis, places.flatten())
+            sizes = (*input.shape[:axis], *places.shape, *input.shape[input.dim() + axis + 1 :])
+            input = parts.reshape(sizes).amax(input.dim() + axis + 1)
+    return input
+
+
+def _pixel_shuffle(input: torch.Tensor, upscale_factor: Any) -> Any:
+    if not has_sizes(upscale_factor):
+        return NotImplemented
+    *batch, channels, height, width = input.shape
+    factor, first = upscale_factor, len(batch)
+    split = input.reshape(*batch, channels // factor**2, factor, factor, height, width)
+    order = (*range(first + 1), first + 3, first + 1, first + 4, first + 2)
+    return split.permute(order).reshape(*batch, channels // factor**2, height * factor, width * factor)
+
+
+def _pixel_unshuffle(input: torch.Tensor, downscale_factor: Any) -> Any:
+    if not has_sizes(downscale_factor):
+        return NotImplemented
+    *batch, channels, height, width = input.shape
+    factor, first = downscale_factor, len(batch)
+    split = input.reshape(*batch, channels, height // factor, factor, width // factor, factor)
+    order = (*range(first + 1), first + 2, first + 4, first + 1, first + 3)
+    return split.permute(order).reshape(*batch, channels * factor**2, height // factor, width // factor)
+
+
+def _instead(call: Function) -> Function:
+    def around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        return call(*args, **kwargs)
+
+    return around
+
+
+WINDOWS: Replacements = {
+    F.unfold: _instead(_unfold),
+    F.pixel_shuffle: _instead(_pixel_shuffle),
+    F.pixel_unshuffle: _instead(_pixel_unshuffle),
+    **{
+        pool: _instead(functools.partial(_greatest_of_parts, rank))
+        for rank, pool in enumerate((F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d), 1)
+    },
+}

@@ -9,7 +9,7 @@ from typing import Any
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites.dynamic_convolutions import keep_convolutions_dynamic
 from opbridge.capture.rewrites.dynamic_pools import keep_pools_dynamic
-from opbridge.capture.rewrites.dynamic_windows import UNFOLDED
+from opbridge.capture.rewrites.dynamic_windows import WINDOWS
 from opbridge.capture.rewrites.float_arguments import OF_FLOAT_ARGUMENTS
 from opbridge.capture.rewrites.products import PRODUCTS
 from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
@@ -52,7 +52,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, UNFOLDED, SELECTIONS),
+        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, WINDOWS, SELECTIONS),
         keep_pools_dynamic(),
         reduce_whole_axes(),
         keep_convolutions_dynamic(),
