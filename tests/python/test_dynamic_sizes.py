@@ -231,6 +231,22 @@ def test_scales_made_of_sizes(tmp_path: pathlib.Path, mode: str, rank: int, capt
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_scales_made_of_sizes_without_aliases(tmp_path: pathlib.Path, mode: str, capture: str) -> None:
+    """As DINOv2 scales its position embeddings."""
+    positions = torch.sin(torch.arange(98.0)).reshape(1, 2, 7, 7)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        scales = tuple((n + 0.1) / 7 for n in x.shape)
+        return F.interpolate(positions, scale_factor=scales, mode=mode, antialias=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        shapes = [[(9, 4)], [(7, 14)], [(3, 7)], [(2, 16)], [(13, 2)]]
+        agrees(model, shapes, ({0: "h", 1: "w"},), capture, tmp_path)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_the_diagonal_of_a_dynamic_matrix_is_filled(tmp_path: pathlib.Path, capture: str) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.cdist(x, x).fill_diagonal_(torch.inf).argmin(1) + (x @ x.T).fill_diagonal_(2)

@@ -18,8 +18,10 @@ from opbridge.capture.patching import patch
 from opbridge.torch_compat.patch_points import INTERPOLATE
 
 _CUBIC = -0.75  # PyTorch's coefficient of cubic convolution
+_CUBIC_WITHOUT_ALIASES = -0.5
 _LINEAR = ("linear", "bilinear", "trilinear")
 _MODES = ("nearest", "nearest-exact", *_LINEAR, "bicubic")
+_WITHOUT_ALIASES = ("bilinear", "bicubic")
 Taps = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
@@ -38,13 +40,13 @@ def patch_interpolation() -> Iterator[None]:
     ) -> Any:
         factors = list(scale_factor) if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.dim() - 2)
         is_symbolic = any(isinstance(factor, (torch.SymInt, torch.SymFloat)) for factor in factors)
-        is_known = mode in _MODES and not antialias and input.is_floating_point()
+        is_known = mode in (_WITHOUT_ALIASES if antialias else _MODES) and input.is_floating_point()
         if not is_symbolic or not is_known or size is not None or recompute_scale_factor:
             return original(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         sizes = [math.floor(torch.sym_float(n) * factor) for n, factor in zip(input.shape[2:], factors, strict=True)]
         if align_corners:  # the corners alone decide
             return original(input, sizes, None, mode, align_corners)
-        return _scaled(input, sizes, factors, mode)
+        return (_averaged if antialias else _scaled)(input, sizes, factors, mode)
 
     with patch(INTERPOLATE, interpolate):
         yield
@@ -91,11 +93,30 @@ def _taps(indices: torch.Tensor, from_size: Any, to_size: Any, step: Any, mode: 
     return [(limited(first + offset), weight) for offset, weight in zip((-1, 0, 1, 2), weights, strict=True)]
 
 
-def _near(distance: torch.Tensor) -> torch.Tensor:
+def _near(distance: torch.Tensor, cubic: float = _CUBIC) -> torch.Tensor:
     """The cubic weight at a distance of at most 1."""
-    return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
+    return ((cubic + 2) * distance - (cubic + 3)) * distance * distance + 1
 
 
-def _far(distance: torch.Tensor) -> torch.Tensor:
+def _far(distance: torch.Tensor, cubic: float = _CUBIC) -> torch.Tensor:
     """The cubic weight at a distance from 1 to 2."""
-    return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+    return ((cubic * distance - 5 * cubic) * distance + 8 * cubic) * distance - 4 * cubic
+
+
+def _averaged(image: torch.Tensor, sizes: list[Any], factors: list[Any], mode: str) -> torch.Tensor:
+    """Without aliases: where the image becomes smaller, the weights reach over as many more elements."""
+    result = image.to(torch.float64 if image.dtype == torch.float64 else torch.float32)
+    for axis, (size, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+        made, given = (torch.arange(n, dtype=result.dtype, device=image.device) for n in (size, image.shape[axis]))
+        step = torch.full((), 1.0 / factor, dtype=result.dtype, device=image.device)
+        distance = ((made + 0.5).unsqueeze(1) * step - (given + 0.5)).abs() / step.clamp(min=1)
+        weights = (1 - distance).clamp(min=0)
+        if mode == "bicubic":
+            near, far = (weight(distance, _CUBIC_WITHOUT_ALIASES) for weight in (_near, _far))
+            weights = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+        weights = weights / weights.sum(1, keepdim=True)
+        # PyTorch leaves an axis alone that keeps its size.
+        same = (made.unsqueeze(1) == given).to(result.dtype)
+        weights = torch.where(torch.full((), size) == image.shape[axis], same, weights)
+        result = weights @ result if axis == 2 else result @ weights.t()
+    return result.to(image.dtype)
