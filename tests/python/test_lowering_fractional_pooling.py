@@ -51,6 +51,18 @@ def test_dynamic_sizes(capture: Any, tmp_path: pathlib.Path) -> None:
         opbridge.verify(tmp_path / "model.onnx", Pool(), (torch.randn(n, 3, h, w), torch.rand(n, 3, 2)))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_volumes_of_dynamic_sizes(capture: Any, tmp_path: pathlib.Path) -> None:
+    def pool(x: torch.Tensor, samples: torch.Tensor) -> Any:
+        return functional.fractional_max_pool3d(x, 2, (2, 3, 2), None, True, samples)
+
+    shapes: Any = ({0: "n", 3: "h"}, {0: "n"})
+    args = (torch.randn(2, 3, 5, 6, 5), torch.rand(2, 3, 3))
+    opbridge.export(pool, args, tmp_path / "model.onnx", capture=capture, dynamic_shapes=shapes)
+    for n, h in ((1, 5), (3, 9)):
+        opbridge.verify(tmp_path / "model.onnx", pool, (torch.randn(n, 3, 5, h, 5), torch.rand(n, 3, 3)))
+
+
 def test_samples_of_the_layer_are_drawn_at_each_run(tmp_path: pathlib.Path) -> None:
     model = nn.FractionalMaxPool2d(2, output_size=(17, 17))
     x = torch.arange(1600.0).reshape(1, 1, 40, 40)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,8 +40,16 @@ _RULES: dict[str, Callable[..., Any]] = {
     "_histogramdd_from_bin_tensors": lambda x, bins, **_: x.new_empty([edges.shape[0] - 1 for edges in bins]),
 }
 
-# Operators whose rules in torch want the factors on the CPU, where nothing is in a capture.
-_OF_LISTS: dict[str, Callable[..., Any]] = {
+
+def _fractional_pool_3d(
+    x: torch.Tensor, _: Any, made: Sequence[int], *samples: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    sizes = (*x.shape[:-3], *made)
+    return x.new_empty(sizes), x.new_empty(sizes, dtype=torch.int64)
+
+
+# Operators whose rules in torch read the sizes, or want the factors on the CPU, where nothing is in a capture.
+_INSTEAD: dict[str, Callable[..., Any]] = {"fractional_max_pool3d": _fractional_pool_3d} | {
     f"_foreach_{name}{form}.Tensor": (lambda *_: None) if form else (lambda tensors, *_: [_like(x) for x in tensors])
     for name in ("addcdiv", "addcmul")
     for form in ("", "_")
@@ -50,9 +58,9 @@ _OF_LISTS: dict[str, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def add_missing_shapes() -> Iterator[None]:
-    """Adds the rules that torch lacks, for all threads: they are right for any call."""
+    """Adds the rules that torch lacks or has wrong, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
-        for name, rule in _OF_LISTS.items():
+        for name, rule in _INSTEAD.items():
             replace_kernel(library, aten_overload(name), rule, "Meta")
         for name, rule in _RULES.items():
             if has_shape_rule(aten_overload(name)):
