@@ -120,6 +120,19 @@ def test_other_lookups_are_refused(model: Callable[..., Any], capture: Any, tmp_
 
 
 @CAPTURES
+def test_the_refusal_of_a_set_names_a_tuple(capture: Any, tmp_path: pathlib.Path) -> None:
+    def of_tuple(x: torch.Tensor) -> torch.Tensor:
+        return x * (2 if x.shape[1] in (4, 8) else 3)
+
+    path = tmp_path / "m.onnx"
+    with pytest.raises(opbridge.UnsupportedError, match=r"as 'size in \(2, 3\)' does"):
+        opbridge.export(of_set, (X,), path, dynamic_shapes=AXES, capture=capture)
+    opbridge.export(of_tuple, (X,), path, dynamic_shapes=AXES, capture=capture)
+    for x in (X, *OTHERS):
+        opbridge.verify(path, of_set, (x,))
+
+
+@CAPTURES
 def test_a_filled_cache_is_to_be_emptied(capture: Any, tmp_path: pathlib.Path) -> None:
     model = OfDict()
     model(X)

@@ -28,6 +28,7 @@ from opbridge.torch_compat import symbols as points
 
 _CachedFunction = type(functools.lru_cache(len))
 _WITH_ENTRIES = "with other keys, where the export cannot find the one of each size; if it is a cache, empty it before"
+_IN_TUPLE = "an export can only compare it with each number, as 'size in (2, 3)' does"
 _LOOKUPS = ("get", "setdefault", "pop")  # methods of dict
 
 
@@ -53,7 +54,7 @@ def keep_caches_by_size(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if any(not _has_symbol(key) for each in looked_up for key in each):
             raise refused(caught, f"the dynamic size '{size}' is looked up in a dict {_WITH_ENTRIES}")
         if not (cached or looked_up):
-            raise refused(caught, f"the dynamic size '{size}' is the key of a dict, or an element of a set")
+            raise refused(caught, f"the dynamic size '{size}' is the key of a dict or an element of a set; {_IN_TUPLE}")
 
     try:
         with patch(points.HASH_OF_SYMBOL, hash_of_symbol):
