@@ -234,7 +234,7 @@ void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
       memory.write(*targets[i], results[i]);
     } else if (before && std::ranges::any_of(*before, [](const Dim& dim) { return dim.is(0); })) {
       // PyTorch resizes an empty `out=` to the size of the result.
-      tensors[i]->view = &memory.bind_new(results[i], results[i], false);
+      memory.reassign(*tensors[i], memory.bind_new(results[i], results[i], false));
     } else {
       refuse(node, fmt::format("{} resizes %{}; pass an out= of the right size", memory.op(),
                                targets[i]->form->name));

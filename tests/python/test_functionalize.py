@@ -234,6 +234,26 @@ def test_out_arguments_that_are_refused(how):
             _core.functionalize(graph)
 
 
+def test_an_empty_out_argument_of_the_caller_is_refused(tmp_path):
+    class Kept(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("kept", torch.empty(0))
+
+        def forward(self, x):
+            return torch.sin(x, out=self.kept) + 1
+
+    def given(x, out):
+        return torch.sin(x, out=out) + 1
+
+    for model, args, owner in (
+        (Kept(), (torch.rand(3),), "buffer or parameter %kept"),
+        (given, (torch.rand(3), torch.empty(0)), "input %out"),
+    ):
+        with pytest.raises(UnsupportedError, match=f"sin.out changes the shape or element type of the {owner}"):
+            opbridge.export(model, args, tmp_path / "model.onnx", capture="trace", mutations_as_outputs=True)
+
+
 @pytest.mark.parametrize("how", ["export", "trace"])
 def test_mutations_as_outputs(how, tmp_path):
     class Updates(nn.Module):
