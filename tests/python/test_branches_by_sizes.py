@@ -529,3 +529,25 @@ def test_images_that_may_be_squares(dims: Any, capture: Any, tmp_path: pathlib.P
             )
         for sizes in PAIRS:
             assert opbridge.verify(path, squared, (torch.randn(sizes),)).ok
+
+
+def divides_by_a_difference(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if 12 % (x.shape[0] - 4) == 0 else x + 1
+
+
+def exceeds_a_quotient(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if 12 // (x.shape[0] - 4) > 2 else x + 1
+
+
+def exceeds_a_float(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] / (x.shape[1] - 4) > 1.5 else x + 1
+
+
+@CAPTURES
+@pytest.mark.parametrize("model", [divides_by_a_difference, exceeds_a_quotient, exceeds_a_float])
+def test_divisors_that_are_zero_for_some_size(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    opbridge.export(model, (torch.randn(6, 5),), path, dynamic_shapes=({0: "n", 1: "m"},), capture=capture)
+    for rows in (1, 2, 3, 5, 6, 7, 9):
+        for columns in (2, 3, 9):
+            assert opbridge.verify(path, model, (torch.randn(rows, columns),)).ok

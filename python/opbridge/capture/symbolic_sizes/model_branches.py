@@ -29,6 +29,14 @@ _MOST_ELEMENTS = 2**26  # of an input that is made
 Axis = tuple[int, int]  # the index of a leaf, and an axis of it
 
 
+def _answer(condition: Any, values: Mapping[Any, Any]) -> Any:
+    """The answer of a condition for given sizes; NaN where it divides by 0, as in ``n % (m // 2) == 0`` for m = 1."""
+    try:
+        return condition.xreplace(values)
+    except ZeroDivisionError:
+        return sympy.nan
+
+
 @dataclasses.dataclass(frozen=True)
 class Branch:
     """A condition on sizes that the model asked. ``asked`` is its sympy expression, ``text`` the same with the user's
@@ -192,7 +200,7 @@ class Branches:
         draw, ways = random.Random(0), set()
         for _ in range(_MOST_DRAWN):
             values = {symbol: sympy.Integer(draw.choice(near)) for symbol, near in zip(symbols, sizes, strict=True)}
-            ways.add(tuple(condition.xreplace(values) for condition in conditions))
+            ways.add(tuple(_answer(condition, values) for condition in conditions))
             if len(ways) > most:
                 break
         return len(ways)
@@ -277,7 +285,7 @@ class Branches:
         most = min(_MOST_TRIED, _MOST_EVALUATED // parts)
         for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), most):
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
-            if all(condition.xreplace(values) == sympy.sympify(truth) for condition, truth in conditions):
+            if all(_answer(condition, values) == sympy.sympify(truth) for condition, truth in conditions):
                 # Sizes that become equal by chance would be one size in the capture.
                 if makes_equal or len({*values.values()}) >= len({*example.values()}):
                     return values
