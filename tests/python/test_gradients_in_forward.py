@@ -566,3 +566,40 @@ def test_batched_derivatives_in_forward_mode_are_refused(capture, tmp_path):
 
     with pytest.raises(UnsupportedError, match="jacfwd"):
         opbridge.export(model, (torch.randn(3),), tmp_path / "model.onnx", capture=capture)
+
+
+class ClassActivation(nn.Module):
+    def __init__(self, keeps: Function) -> None:
+        super().__init__()
+        self.convolution, self.head, self.keeps = nn.Conv2d(3, 4, 3), nn.Linear(4, 5), keeps
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        features = self.convolution(image)
+        gradient = self.keeps(features)
+        self.head(features.relu().mean((2, 3))).amax(1).sum().backward()
+        return (features * gradient().mean((2, 3), keepdim=True)).sum(1).relu()
+
+
+def by_hook(features: torch.Tensor) -> Function:
+    kept: list[torch.Tensor] = []
+    features.register_hook(kept.append)
+    return lambda: kept[0]
+
+
+def by_attribute(features: torch.Tensor) -> Function:
+    features.retain_grad()
+    return lambda: features.grad
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("keeps", [by_hook, by_attribute])
+def test_class_activation_maps(keeps, capture, tmp_path):
+    opbridge.export(
+        ClassActivation(keeps),
+        (torch.randn(2, 3, 8, 8),),
+        tmp_path / "m.onnx",
+        capture=capture,
+        dynamic_shapes=({0: "n"},),
+        mutations_as_outputs=True,
+        verify=True,
+    )

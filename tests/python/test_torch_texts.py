@@ -62,9 +62,17 @@ def test_message_of_weights_that_cannot_be_converted() -> None:
     assert messages.is_of_swapped_weights(error)
 
 
-def test_a_message_of_autograd_without_a_graph() -> None:
+@pytest.mark.parametrize(
+    "needs_a_graph",
+    [
+        lambda x: torch.autograd.grad(x.sum(), x),
+        lambda x: x.register_hook(torch.neg),
+        lambda x: x.retain_grad(),
+    ],
+)
+def test_messages_of_autograd_without_a_graph(needs_a_graph: Any) -> None:
     with pytest.raises(RuntimeError) as caught:
-        torch.autograd.grad(torch.ones(1).sum(), torch.ones(1))
+        needs_a_graph(torch.ones(1))
     assert messages.lacks_gradients(caught.value)
     assert not messages.lacks_gradients(RuntimeError("another"))
 

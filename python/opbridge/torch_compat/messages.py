@@ -22,6 +22,12 @@ _VALUES_IN_NUMPY = ".numpy() is not supported for tensor subclasses."
 _ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from |Caused by: )", flags=re.MULTILINE)
 # The expression of sizes in the error about a number that depends on data.
 _ASKED = re.compile(r"data-dependent expression .* \(unhinted: (.*)\)\.")
+# Autograd's messages about a tensor without a graph.
+_WITHOUT_GRADIENTS = (
+    "does not require grad and does not have a grad_fn",
+    "cannot register a hook on a tensor that doesn't require gradient",
+    "can't retain_grad on Tensor that has requires_grad=False",
+)
 # A frame in torch.fx's stack trace of a node.
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
@@ -57,7 +63,7 @@ def lacks_gradients(error: BaseException | None) -> bool:
     """Whether the error, or one that caused it, is autograd's complaint about a tensor without a graph."""
     seen: set[int] = set()  # errors may be each other's contexts
     while error is not None and id(error) not in seen:
-        if "does not require grad and does not have a grad_fn" in str(error):
+        if any(text in str(error) for text in _WITHOUT_GRADIENTS):
             return True
         seen.add(id(error))
         error = error.__cause__ or error.__context__
