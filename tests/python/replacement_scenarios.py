@@ -35,6 +35,16 @@ def of_questions(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x + sum(question() for question in questions)
 
 
+@torch.library.custom_op("replacement_test::negated", mutates_args=())
+def negated(x: torch.Tensor) -> torch.Tensor:
+    return -x
+
+
+@negated.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
 def of_sparse_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
     indices = torch.tensor([0, 1])
     made = [
@@ -204,6 +214,7 @@ X = torch.arange(12.0).reshape(4, 3)
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "questions": lambda: capture(Model(of_questions), (X,)),
     "function": lambda: capture(Model(lambda _, x: Doubled.apply(x)), (X,)),
+    "custom": lambda: capture(Model(lambda _, x: negated(x)), (X,)),
     "constants": lambda: capture(Model(lambda _, x: x + torch.tensor([1, 2, 3])), (X,)),
     "branches": lambda: capture(Model(of_branches), (X,)),
     "traced branches": lambda: capture(Model(of_branches), (X,), how="trace"),

@@ -157,6 +157,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     """Applies the replacements that both captures need while they run ``model``."""
     from opbridge.capture.environment import enter_capture
     from opbridge.capture.rewrites.detection import patch_detection
+    from opbridge.capture.rewrites.fake_kernels import return_new_tensors
     from opbridge.capture.rewrites.flex_attention import patch_flex_attention
     from opbridge.capture.rewrites.packed_sequences import patch_packing
     from opbridge.capture.rewrites.pooling import patch_pooling
@@ -179,5 +180,6 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
         patch_interpolation(),
         patch_sparse(model),
         patch_quantized(model),
+        return_new_tensors(),
     ):
         yield

@@ -11,12 +11,14 @@ from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 
 with look_up():
     from torch._guards import detect_fake_mode
+    from torch._library.fake_impl import FakeImplHolder
     from torch._subclasses.fake_tensor import FakeTensorConverter
 
     expect(FakeTensor, "nonzero_memo")
     expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
+FAKE_KERNEL = PatchPoint(FakeImplHolder, "kernel")  # of a custom operator
 
 
 def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -88,6 +90,7 @@ def makes_fakes() -> bool:
 
 
 __all__ = [
+    "FAKE_KERNEL",
     "MAY_TURN_CONST",
     "data_of",
     "fake_of",
