@@ -74,10 +74,15 @@ class Origin:
             if (exported is torch.Tensor) != (value is torch.Tensor):
                 how = "with" if exported is torch.Tensor else "without"
                 raise InvalidArgumentError(f"the model was exported {how} a tensor '{name}'; call it in the same way")
-            if name in given and value != exported:
+            if name in given and not _is_same(value, exported):
                 raise InvalidArgumentError(
                     f"'{name}' is the constant {exported!r} in the exported model, and cannot be {value!r}"
                 )
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two constants are equal; NaN equals NaN."""
+    return bool(value == other or (value != value and other != other))
 
 
 def example_leaves(inputs: Inputs) -> dict[str, Any]:

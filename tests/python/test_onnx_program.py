@@ -67,6 +67,24 @@ def test_a_program_is_called_like_the_model(capture: Any) -> None:
             program(*args, **kwargs)
 
 
+def test_a_constant_that_is_nan() -> None:
+    program = opbridge.export(torch.nan_to_num, (X, float("nan")))
+    close(program(X, float("nan")), [X])
+    with pytest.raises(opbridge.InvalidArgumentError, match=r"the constant nan in the exported model, and cannot be 1"):
+        program(X, 1.0)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_inputs_with_the_same_name(capture: Any) -> None:
+    def combine(x: Any, x_a: Any, x_a_0: torch.Tensor) -> torch.Tensor:
+        return x["a"][0] - 2 * x_a[0] + 5 * x_a_0
+
+    args = {"a": [torch.randn(3)]}, [torch.randn(3)], torch.randn(3)
+    axes = {name: {0: "n"} for name in ("x_a_0", "x_a_0_1", "x_a_0_2")}
+    program = opbridge.export(combine, args, capture=capture, dynamic_axes=axes, verify=True)
+    close(program(*args), [combine(*args)])
+
+
 def test_nested_inputs_and_a_dict_as_the_last_one() -> None:
     class Nested(nn.Module):
         def forward(self, pair: Any, named: dict[str, torch.Tensor]) -> torch.Tensor:

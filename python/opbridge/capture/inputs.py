@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -93,7 +94,7 @@ def read_inputs_of(
             are_ordered.append(
                 name in signature.parameters and not any(isinstance(key, pytree.MappingKey) for key in path)
             )
-            names.append("_".join([name, *(_text_of_key(key) for key in path)]))
+            names.append(_distinct("_".join([name, *(_text_of_key(key) for key in path)]), names))
             _check_leaf(names[-1], leaf)
     return Inputs(args, kwargs, parameters, leaves, names, are_ordered)
 
@@ -124,6 +125,12 @@ def _as_called(
     if kwargs is None and args and _is_keywords(args[-1], args[:-1], signature):
         args, kwargs = args[:-1], args[-1]
     return args, dict(kwargs or {})
+
+
+def _distinct(name: str, others: Sequence[str]) -> str:
+    """The name of an input, with a number if another one has it: ``x[0]`` and a parameter ``x_0`` are both ``x_0``."""
+    numbered = (f"{name}_{number}" for number in itertools.count(1))
+    return next(each for each in itertools.chain([name], numbered) if each not in others)
 
 
 def _check_leaf(name: str, leaf: Any) -> None:
