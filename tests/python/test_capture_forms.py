@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx._symbolic_trace import is_fx_tracing
 from torch.nn.utils import parametrizations, prune
 
 import opbridge
@@ -46,9 +47,22 @@ class PartlyCompiled(nn.Module):
         return y + 1
 
 
+class Disabled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = layers()
+
+    @torch.compiler.disable(recursive=False)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layers(x)
+        return y + 1
+
+
 FORMS: dict[str, Callable[[], Any]] = {
     "compiled": lambda: torch.compile(layers(), backend="eager"),
     "compiled within": PartlyCompiled,
+    "disabled for compilation": Disabled,
+    "asks whether torch.fx traces": lambda: lambda x: x - 1 if is_fx_tracing() else x + 1,
     "data parallel": lambda: nn.DataParallel(layers()),
     "weight norm": lambda: parametrizations.weight_norm(nn.Linear(8, 4)),
     "older weight norm": lambda: nn.utils.weight_norm(nn.Linear(8, 4)),

@@ -136,6 +136,31 @@ def test_a_branch_uses_a_constant_that_is_computed_outside(tmp_path):
     compare(Model(), loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
+def of_constants(x, y):
+    def inner(a):
+        return torch.cond(a.sum() > 3, lambda a: a * torch.tensor([4.0, 5, 6]), lambda a: a + torch.tensor(7.0), (a,))
+
+    def outer(a):
+        written = torch.tensor([1.0, 2, 3])
+        written[0] = a.sum()
+        return inner(a) + written
+
+    def step(i, a):
+        return i + torch.tensor(1), a * torch.tensor([1.0, 2, 3])
+
+    chosen = torch.cond(x.sum() > 0, outer, lambda a: a - torch.tensor([3.0, 2, 1]), (x,))
+    over_rows = map_over(lambda row: row * torch.tensor(2) + torch.tensor([1.0, 2, 3]), x)
+    return chosen, over_rows, while_loop(lambda i, a: i < torch.tensor(4), step, (torch.tensor(0), y))[1]
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, ROWS])
+def test_constants_that_are_made_in_bodies(dynamic_shapes, tmp_path):
+    path = tmp_path / "m.onnx"
+    opbridge.export(of_constants, (torch.ones(2, 3), torch.ones(2, 3)), path, dynamic_shapes=dynamic_shapes)
+    for x in (torch.ones(2, 3), torch.zeros(2, 3), -torch.ones(2, 3), torch.full((2, 3), 0.1)):
+        opbridge.verify(path, of_constants, (x, x + 1))
+
+
 def test_forms(tmp_path):
     for kind, operator in [(Branches, "If"), (Loop, "Loop"), (Scan, "Scan"), (Map, "Scan")]:
         opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)

@@ -22,6 +22,7 @@ from opbridge.torch_compat.patch_points import (
     ANNOTATION,
     CHECKS_OF_DISTRIBUTIONS,
     COMPILE_SESSION,
+    FX_IS_TRACING_OR_EXPORTING,
     IS_COMPILING,
     IS_EXPORTING,
     PREDISPATCH_MODES,
@@ -89,7 +90,9 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
     with (
         _lock_compilation(),
         one_at_a_time,
-        _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
+        _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling),
+        patch_code(torch.compiler.is_exporting, "bool(original()) and not is_refused()", is_refused=_is_refused),
+        patch_code(FX_IS_TRACING_OR_EXPORTING, "original() and not exports()", exports=torch.compiler.is_compiling),
         patch(onnx_exporter.IS_EXPORTING, True),
         patch(PREDISPATCH_MODES, _own_modes()),
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
@@ -122,6 +125,12 @@ def _return_bool(*functions: Any) -> Iterator[None]:
         for function in functions:
             until_the_end.enter_context(patch_code(function, "bool(original())"))
         yield
+
+
+def _is_refused() -> bool:
+    """Whether the caller of torch.compiler.is_exporting, which calls this, would refuse to run."""
+    dynamo = dynamo_if_loaded()
+    return dynamo is not None and sys._getframe(2).f_code is dynamo.CODE_OF_DISABLED
 
 
 @contextlib.contextmanager

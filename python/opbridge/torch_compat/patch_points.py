@@ -26,6 +26,8 @@ COMPILE = PatchPoint(torch, "compile")
 _REGIONS: Any = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # hidden by a class of its name
 CALL_OF_COMPILE_REGION = PatchPoint(_REGIONS, "invoke_subgraph_placeholder")
 ANNOTATION = PatchPoint(torch.fx.traceback, "annotate")  # of nodes, by a dict that all threads share
+with look_up():
+    FX_IS_TRACING_OR_EXPORTING: Any = torch.fx._symbolic_trace.is_fx_tracing
 REVERSION_OF_FX = PatchPoint(torch.fx._symbolic_trace, "_maybe_revert_all_patches")
 REVERT_FX: Any = REVERSION_OF_FX.original
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.exported.bodies import body_of, graphs_of, nodes_of, region_of
+from opbridge.capture.exported.bodies import attribute_of, graphs_of, nodes_of, region_of
 from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.torch_compat import OpOverload, has_kernel, name_of
@@ -28,7 +28,7 @@ def keep_element_types(module: torch.fx.GraphModule) -> None:
     and would compute in the types of the arguments."""
     regions = [region for node in nodes_of(module) if casts(node) and (region := region_of(node))]
     # A region in another one is also among the graphs of that.
-    for graph in dict.fromkeys(graph for body, _ in regions for graph in graphs_of(body_of(body))):
+    for graph in dict.fromkeys(graph for body, _ in regions for graph in graphs_of(attribute_of(body))):
         for node in [*graph.nodes]:
             refuse_in_autocast(node.target, line_of_stack_trace(node.meta.get("stack_trace") or ""))
             value = node.meta.get("val")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,7 +39,6 @@ def nodes_of(module: torch.nn.Module) -> Iterator[torch.fx.Node]:
         yield from graph.nodes
 
 
-def body_of(argument: torch.fx.Node) -> Any:
-    """The body that a node ``get_attr`` names."""
-    owner: Any = argument.graph.owning_module
-    return owner.get_submodule(argument.target)
+def attribute_of(node: torch.fx.Node) -> Any:
+    """What a node ``get_attr`` names: a body or a constant."""
+    return operator.attrgetter(str(node.target))(node.graph.owning_module)

@@ -19,7 +19,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.exported.autocast import casts
-from opbridge.capture.exported.bodies import body_of, region_of
+from opbridge.capture.exported.bodies import attribute_of, region_of
 from opbridge.capture.operators import Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
@@ -65,7 +65,7 @@ class _Bridge:
         self._builder = self._outermost = _core.ProgramBuilder()
         sizes.compute_with(self._emit_number)
         self._lines: dict[str, str] = {}
-        self._numbers = 0
+        self._numbers = self._constants = 0
         self._weight_names: dict[int, str] = {}  # tied weights get the first of their names
         for name, tensor in exported.state_dict.items():
             self._weight_names.setdefault(id(tensor), name)
@@ -326,12 +326,14 @@ class _Bridge:
         return returned(self._builder, number, value, f"operand_{self._numbers}")
 
     def _body(self, body: torch.fx.Node) -> _core.Graph:
-        """A subgraph; everything that it uses is one of its inputs."""
+        """A subgraph; everything that it uses is one of its inputs, except for constants."""
         outer, self._builder = self._builder, _core.ProgramBuilder()
         try:
-            for node in body_of(body).graph.nodes:
+            for node in attribute_of(body).graph.nodes:
                 if node.op == "placeholder":
                     self._values[node] = self._input(node)
+                elif node.op == "get_attr":
+                    self._attribute(node)
                 elif node.op == "call_function":
                     self._call_function(node)
                 elif node.op == "output":
@@ -342,11 +344,20 @@ class _Bridge:
         finally:
             self._builder = outer
 
+    def _attribute(self, node: torch.fx.Node) -> None:
+        """Adds a constant of a body, as of ``torch.tensor(2)`` in a branch. Bodies in it are arguments of operators."""
+        value = attribute_of(node)
+        if isinstance(value, torch.Tensor):
+            self._constants += 1
+            self._values[node] = weight_of(self._builder, f"constant_of_body_{self._constants}", value)
+
     def _inline(self, body: Any, arguments: tuple[Any, ...]) -> Any:
         passed = iter(arguments)
-        for node in body_of(body).graph.nodes:
+        for node in attribute_of(body).graph.nodes:
             if node.op == "placeholder":
                 self._values[node] = self._resolve(next(passed))
+            elif node.op == "get_attr":
+                self._attribute(node)
             elif node.op == "call_function":
                 self._call_function(node)
             elif node.op == "output":

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.exported.bodies import body_of, graphs_of, region_of
+from opbridge.capture.exported.bodies import attribute_of, graphs_of, region_of
 from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.source import line_of_stack_trace
 from opbridge.capture.state.overwritten_tensors import written_tensors
@@ -53,7 +53,7 @@ def _writes(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, torch.fx.Nod
         yield from ((node, tensor, called.key) for tensor in written if isinstance(tensor, torch.fx.Node))
     for node in graph.nodes:
         if (region := region_of(node)) is not None:
-            body, operands = body_of(region[0]).graph, region[1]
+            body, operands = attribute_of(region[0]).graph, region[1]
             roots = {_originals(tensor)[-1]: what for _, tensor, what in _writes(body)}
             for placeholder, operand in zip(body.find_nodes(op="placeholder"), operands, strict=False):
                 if placeholder in roots and isinstance(operand, torch.fx.Node):
