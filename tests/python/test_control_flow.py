@@ -161,6 +161,21 @@ def test_constants_that_are_made_in_bodies(dynamic_shapes, tmp_path):
         opbridge.verify(path, of_constants, (x, x + 1))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_nested_operands(capture, tmp_path):
+    def chooses(x, y):
+        return torch.cond(
+            torch.tensor(x.shape[0] == 2) if capture == "trace" else x.sum() > 0,
+            lambda pair: pair[0] * 2 + pair[1]["y"],
+            lambda pair: pair[0] - pair[1]["y"],
+            ((x, {"y": y}),),
+        )
+
+    path = tmp_path / "m.onnx"
+    opbridge.export(chooses, (torch.ones(2, 3), torch.ones(2, 3)), path, capture=capture)
+    opbridge.verify(path, chooses, (torch.rand(2, 3), torch.rand(2, 3)))
+
+
 def test_forms(tmp_path):
     for kind, operator in [(Branches, "If"), (Loop, "Loop"), (Scan, "Scan"), (Map, "Scan")]:
         opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)

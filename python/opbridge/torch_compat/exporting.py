@@ -60,7 +60,6 @@ FUNCTION_HANDLER = PatchPoint(_trace, "_NonStrictTorchFunctionHandler")
 FAKE_INPUTS = PatchPoint(_trace, "make_fake_inputs")
 FAKE_STATE = PatchPoint(_trace, "_fakify_params_buffers")
 BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
-BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
 METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
 MODULE_CALL_OF_FX = PatchPoint(fx.Tracer, "call_module")
 TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
@@ -132,7 +131,6 @@ __all__ = [
     "ATTRIBUTE_WARNINGS",
     "BACKEND_DECOMPOSITIONS",
     "BACKWARD",
-    "BRANCH_COMPILATION",
     "BUFFER_ASSIGNMENT_HOOK",
     "BUILTINS_OF_EXPORT",
     "CALLABLE_IN_PROGRAMS",

@@ -34,6 +34,7 @@ REVERT_FX: Any = REVERSION_OF_FX.original
 # The dispatch of calls to operators.
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")
 CALL_OF_HIGHER_ORDER_OPERATOR = PatchPoint(torch._ops.HigherOrderOperator, "__call__")
+BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
 LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getattribute__")
 
 VMAP_OF_GRADIENTS = PatchPoint(torch._vmap_internals, "_vmap")  # of autograd.grad(…, is_grads_batched=True)

@@ -16,7 +16,7 @@ from opbridge.capture.patching import ByThread, current_thread, patch, patch_cod
 from opbridge.torch_compat import exporting
 from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
 from opbridge.torch_compat.messages import is_of_assigned_attributes
-from opbridge.torch_compat.patch_points import REVERSION_OF_FX, REVERT_FX
+from opbridge.torch_compat.patch_points import BRANCH_COMPILATION, REVERSION_OF_FX, REVERT_FX
 from opbridge.torch_compat.symbols import sym_log2
 
 _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
@@ -34,7 +34,7 @@ def confine_export() -> Iterator[None]:
         patch(exporting.COMPILING_STATE, contextlib.nullcontext),
         patch(exporting.BACKEND_DECOMPOSITIONS, contextlib.nullcontext),
         patch(exporting.CONVOLUTION_BACKEND, lambda *_, **__: exporting.CONVOLUTION_WITHOUT_LIBRARY),
-        patch(exporting.BRANCH_COMPILATION, _compiled_apart(exporting.BRANCH_COMPILATION.original)),
+        patch(BRANCH_COMPILATION, _compiled_apart(BRANCH_COMPILATION.original)),
         patch(exporting.CALLABLE_IN_PROGRAMS, _with_arithmetic(exporting.CALLABLE_IN_PROGRAMS.original)),
         _confine_fx(),
         patch(exporting.ATTRIBUTE_WARNINGS, types.SimpleNamespace(warn=_warn_of_attributes)),

@@ -10,7 +10,7 @@ import torch
 
 from opbridge.capture.patching import patch
 from opbridge.torch_compat import EAGER_KERNEL, TRANSFORMS, kernels_of, name_of, pytree, transforms_are_active
-from opbridge.torch_compat.patch_points import CALL_OF_HIGHER_ORDER_OPERATOR
+from opbridge.torch_compat.patch_points import BRANCH_COMPILATION, CALL_OF_HIGHER_ORDER_OPERATOR
 
 Function = Callable[..., Any]
 _CUSTOM_FUNCTION = "custom_function_call"
@@ -30,8 +30,21 @@ def patch_control_flow() -> Iterator[None]:
         follow = _FOLLOWED.get(name_of(operator), eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
-    with patch(CALL_OF_HIGHER_ORDER_OPERATOR, in_eager):
+    with patch(CALL_OF_HIGHER_ORDER_OPERATOR, in_eager), patch(BRANCH_COMPILATION, _call_with_flat_operands):
         yield
+
+
+def _call_with_flat_operands(operator: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    """Calls an operator, which torch would compile. Compilation flattens its operands, the last argument."""
+    *others, operands = args
+    if isinstance(operands, (list, tuple)) and not all(isinstance(each, torch.Tensor) for each in operands):
+        operands, structure = pytree.tree_flatten(operands)
+
+        def flat(body: Any) -> Any:
+            return (lambda *given: body(*pytree.tree_unflatten(given, structure))) if callable(body) else body
+
+        others = pytree.tree_map(flat, others)
+    return operator(*others, operands, **(kwargs or {}))
 
 
 def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
