@@ -29,6 +29,7 @@ from seen import Seen
 from torch import nn
 from torch._decomp import decomposition_table
 from torch._functorch._aot_autograd import frontend_utils
+from torch._library.fake_impl import FakeImplHolder
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -135,6 +136,7 @@ EVERY = [
     (_flags, "_is_onnx_exporting"),
     (torch._ops, "mode_stack_state_for_pre_dispatch"),
     (type(torch.autograd.Function), "__getattribute__"),
+    (FakeImplHolder, "kernel"),
     (rnn, "_VF"),
     (nn.RNNBase, "check_forward_args"),
     *[(kind, "forward") for kind in (nn.LSTM, nn.GRU, nn.RNN)],
@@ -164,7 +166,10 @@ SIZES = [
     (ShapeEnv, "_set_replacement"),
     (torch, "linspace"),
 ]
-TRACED = [(torch, "compile"), (torch._dynamo.eval_frame, "_stance"), (torch._ops.HigherOrderOperator, "__call__")]
+TRACED = [
+    *[(torch, "compile"), (torch._dynamo.eval_frame, "_stance"), (torch._ops.HigherOrderOperator, "__call__")],
+    (torch._higher_order_ops.utils, "_hop_compile_and_call"),
+]
 BUILTINS = [*[(builtins, name) for name in ("len", "min", "max")]]
 
 

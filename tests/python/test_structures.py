@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
+from torch import nn
 
 import opbridge
 
@@ -131,3 +132,42 @@ def test_tied_weights_and_constants(capture: Any, tmp_path: pathlib.Path) -> Non
     opbridge.export(Model(), (X,), path, capture=capture, verify=True)
     sizes = [tuple(weight.dims) for weight in onnx.load(path).graph.initializer]
     assert sizes.count((3, 3)) == 1
+
+
+class KeepsFeatures(nn.Module):
+    """Returns the dict that a hook fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.features = nn.Linear(3, 3), {}
+        self.layer.register_forward_hook(self.keep)
+
+    def keep(self, module: nn.Module, args: object, output: torch.Tensor) -> None:
+        self.features["layer"] = output
+
+    def forward(self, x: torch.Tensor) -> object:
+        self.layer(x)
+        return self.features
+
+
+class KeepsList(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.results = []
+
+    def forward(self, x: torch.Tensor) -> object:
+        self.results.clear()
+        self.results.append(x + 1)
+        return self.results
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
+@pytest.mark.parametrize("kind", [KeepsFeatures, KeepsList])
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_container_that_the_model_keeps_is_returned(has_run, kind, dynamic, capture, tmp_path):
+    model = kind()
+    if has_run:
+        model(torch.zeros(2, 3))
+    opbridge.export(model, (torch.ones(2, 3),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
+    opbridge.verify(tmp_path / "m.onnx", model, (torch.rand(2, 3),))

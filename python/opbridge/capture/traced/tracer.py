@@ -133,9 +133,10 @@ def follow(
                 registered = Registered(model)
                 args, kwargs = inputs.with_leaves(leaves)  # may compute, as for a cache of transformers
                 returned, others = registered.write_back(model(*args, **kwargs))
+            outputs = leaves_of(returned)  # of a list or dict that the model keeps, which now gets its former content
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
         caught.report()
-        return recorder.finish(leaves_of(returned))
+        return recorder.finish(outputs)
     finally:
         recorder.originals.restore()
 
