@@ -70,6 +70,7 @@ USED = {
     "exporting.MODULE_CALL_OF_FX": "questions",
     "exporting.TRACER_OF_MAKE_FX": "questions",
     "fake_tensors.FAKE_KERNEL": "custom",
+    "fake_tensors.MAKE_CACHE_ENTRY": "sizes",
     "fake_tensors.MAY_TURN_CONST": "constants",
     "flex_attention.EMPTY_BLOCK_MASK": "flexible",
     "flex_attention.OPERATOR": "flexible",

@@ -13,12 +13,14 @@ with look_up():
     from torch._guards import detect_fake_mode
     from torch._library.fake_impl import FakeImplHolder
     from torch._subclasses.fake_tensor import FakeTensorConverter
+    from torch._subclasses.fake_tensor import _BypassDispatchCache as NotCached
 
     expect(FakeTensor, "nonzero_memo")
     expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
 FAKE_KERNEL = PatchPoint(FakeImplHolder, "kernel")  # of a custom operator
+MAKE_CACHE_ENTRY = PatchPoint(FakeTensorMode, "_make_cache_entry")  # of a call, unless it raises NotCached
 
 
 def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -91,7 +93,9 @@ def makes_fakes() -> bool:
 
 __all__ = [
     "FAKE_KERNEL",
+    "MAKE_CACHE_ENTRY",
     "MAY_TURN_CONST",
+    "NotCached",
     "data_of",
     "fake_of",
     "forget_value",

@@ -26,6 +26,7 @@ from opbridge.capture.symbolic_sizes.conversions import (
 )
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.equal_masks import SELECTIONS, EqualMasks
+from opbridge.capture.symbolic_sizes.long_shapes import forget_long_shapes
 from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
 from opbridge.capture.symbolic_sizes.python_functions import (
     bit_length,
@@ -62,6 +63,7 @@ def watch_sizes(
         leave_overlap_open(),
         keep_sizes_beside_complex(),
         add_missing_shapes(),
+        forget_long_shapes(),
         refuse_numbers(sizes, caught, of_data),
         note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
