@@ -38,6 +38,16 @@ def test_given_samples(capture: Any, dtype: torch.dtype, tmp_path: pathlib.Path)
     opbridge.verify(tmp_path / "model.onnx", Pools(), (args[0], below_zero))
 
 
+def test_samples_of_more_images_are_left_out(tmp_path: pathlib.Path) -> None:
+    def pools(x: torch.Tensor, samples: torch.Tensor) -> Any:
+        image = functional.fractional_max_pool2d(x, 2, (4, 5), None, True, samples[..., :2])
+        return image, functional.fractional_max_pool3d(
+            torch.stack([x, -x, x * 2, x + 1], 2), 2, (2, 3, 4), None, True, samples
+        )
+
+    opbridge.export(pools, (torch.randn(1, 3, 9, 11), torch.rand(4, 3, 3)), tmp_path / "model.onnx", verify=True)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_dynamic_sizes(capture: Any, tmp_path: pathlib.Path) -> None:
     class Pool(nn.Module):
