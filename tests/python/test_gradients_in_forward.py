@@ -358,6 +358,7 @@ def test_determinants(function, layout, capture, tmp_path):
     def model(x):
         return function(layout(x @ x.mT + 4 * torch.eye(4) + x.tril(-1))) ** 2
 
+    torch.manual_seed(0)  # some matrices have gradients so large that what cancels out leaves rounding errors
     others = ((torch.randn(5, 4, 4),),)
     args = torch.randn(3, 4, 4)
     check(autograd_of(model), tmp_path, args, capture=capture, others=others, dynamic=({0: "n"},), rtol=1e-3, atol=1e-3)

@@ -160,7 +160,7 @@ LAYERS: dict[str, tuple[nn.Module, Function]] = {
     "conv3d": (nn.Conv3d(1, 2, 2), lambda row: row[:4].reshape(1, 1, 4, 2, 4)),
     "conv_transpose": (nn.ConvTranspose2d(1, 2, 2, padding=1, dilation=2), lambda row: row[None, None]),
     "embedding": (nn.Embedding(9, 3, padding_idx=2), lambda row: row.detach().mul(8).long()),
-    "group_norm": (nn.GroupNorm(2, 4), lambda row: row[None, :4]),
+    "group_norm": (nn.GroupNorm(2, 10), lambda row: row.reshape(1, 10, 4)),
     "layer_norm": (nn.LayerNorm(8), lambda row: row),
 }
 
