@@ -60,8 +60,6 @@ def columns_of_windows(
 
 
 def _unfold(input: torch.Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
-    if not has_sizes((kernel_size, dilation, padding, stride)):
-        return NotImplemented
     kernel, gaps, edges, steps = (for_axes(each, 2) for each in (kernel_size, dilation, padding, stride))
     images = F.pad(input if input.dim() == 4 else input[None], (edges[1], edges[1], edges[0], edges[0]))
     counts = counts_of_windows(images.shape[2:], kernel, steps, gaps)
@@ -80,7 +78,7 @@ def _places_of_parts(size: Any, count: Any, device: torch.device) -> torch.Tenso
 
 
 def _greatest_of_parts(rank: int, input: torch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    if return_indices or not has_sizes(output_size):
+    if return_indices:
         return NotImplemented
     for axis, count in zip(range(-rank, 0), for_axes(output_size, rank), strict=True):
         if count is not None:
@@ -92,8 +90,6 @@ def _greatest_of_parts(rank: int, input: torch.Tensor, output_size: Any, return_
 
 
 def _pixel_shuffle(input: torch.Tensor, upscale_factor: Any) -> Any:
-    if not has_sizes(upscale_factor):
-        return NotImplemented
     *batch, channels, height, width = input.shape
     factor, first = upscale_factor, len(batch)
     split = input.reshape(*batch, channels // factor**2, factor, factor, height, width)
@@ -102,8 +98,6 @@ def _pixel_shuffle(input: torch.Tensor, upscale_factor: Any) -> Any:
 
 
 def _pixel_unshuffle(input: torch.Tensor, downscale_factor: Any) -> Any:
-    if not has_sizes(downscale_factor):
-        return NotImplemented
     *batch, channels, height, width = input.shape
     factor, first = downscale_factor, len(batch)
     split = input.reshape(*batch, channels, height // factor, factor, width // factor, factor)
@@ -111,19 +105,21 @@ def _pixel_unshuffle(input: torch.Tensor, downscale_factor: Any) -> Any:
     return split.permute(order).reshape(*batch, channels * factor**2, height // factor, width // factor)
 
 
-def _instead(call: Function) -> Function:
+def _by_sizes(call: Function) -> Function:
+    """Runs ``call`` instead of a function that is called with dynamic sizes."""
+
     def around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        return call(*args, **kwargs)
+        return call(*args, **kwargs) if has_sizes((args, kwargs)) else NotImplemented
 
     return around
 
 
 WINDOWS: Replacements = {
-    F.unfold: _instead(_unfold),
-    F.pixel_shuffle: _instead(_pixel_shuffle),
-    F.pixel_unshuffle: _instead(_pixel_unshuffle),
+    F.unfold: _by_sizes(_unfold),
+    F.pixel_shuffle: _by_sizes(_pixel_shuffle),
+    F.pixel_unshuffle: _by_sizes(_pixel_unshuffle),
     **{
-        pool: _instead(functools.partial(_greatest_of_parts, rank))
+        pool: _by_sizes(functools.partial(_greatest_of_parts, rank))
         for rank, pool in enumerate((F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d), 1)
     },
 }
