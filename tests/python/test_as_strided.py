@@ -1,20 +1,17 @@
 """Views of memory by ``as_strided``: what they read, and writes to them."""
 
 import math
-import pathlib
 import subprocess
 
 import pytest
 import torch
+from command import OPBRIDGE
 from functionalize_check import Model
 from torch import nn
 
 import opbridge
 from opbridge import UnsupportedError
 from opbridge.runtime import run, session
-
-COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
-
 
 STORED = {
     "channels-last": lambda p: p.reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last),
@@ -99,7 +96,7 @@ def test_as_strided_counts_from_the_storage_of_an_input(capture, tmp_path):
 
     saved = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(Model(function), (x, gaps)), saved)
-    subprocess.run([COMMAND, "convert", saved, path], check=True)
+    subprocess.run([OPBRIDGE, "convert", saved, path], check=True)
     for got, wanted in zip(run(session(path), {"args_0": x, "args_1": gaps}), found, strict=True):
         torch.testing.assert_close(got, wanted)
 

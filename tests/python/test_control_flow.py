@@ -1,13 +1,13 @@
 """Branches, loops and regions of torch.export, by opbridge.export and by .pt2 files, against PyTorch."""
 
 import copy
-import pathlib
 import subprocess
 import warnings
 
 import onnx
 import pytest
 import torch
+from command import OPBRIDGE
 from torch import nn
 from torch._higher_order_ops import associative_scan, scan
 from torch._higher_order_ops import map as map_over
@@ -19,7 +19,6 @@ from checking.models import compare, loaded
 from opbridge import TraceWarning, UnsupportedError
 from opbridge.runtime import run, session
 
-COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
 DYNAMIC = torch.export.Dim.DYNAMIC
 ROWS = ({0: DYNAMIC}, {0: DYNAMIC})
 
@@ -100,7 +99,7 @@ def test_saved(kind, tmp_path):
     model = kind()
     with torch.no_grad():
         torch.export.save(torch.export.export(model, EXAMPLES[0], dynamic_shapes=ROWS), tmp_path / "model.pt2")
-        subprocess.run([COMMAND, "convert", tmp_path / "model.pt2", tmp_path / "model.onnx"], check=True)
+        subprocess.run([OPBRIDGE, "convert", tmp_path / "model.pt2", tmp_path / "model.onnx"], check=True)
         compare(model, loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 

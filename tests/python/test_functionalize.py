@@ -1,6 +1,5 @@
 """Functionalized programs with views and in-place operators, against PyTorch."""
 
-import pathlib
 import re
 import subprocess
 import warnings
@@ -8,6 +7,7 @@ import warnings
 import onnx
 import pytest
 import torch
+from command import OPBRIDGE
 from functionalize_check import Model, check
 from torch import nn
 
@@ -15,8 +15,6 @@ import opbridge
 import opbridge.capture
 from opbridge import TraceWarning, UnsupportedError, _core
 from opbridge.runtime import run, session
-
-COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
 
 
 # torchvision's swin_t marks its shifted windows so.
@@ -349,7 +347,7 @@ def test_reshapes_of_memory_that_is_not_contiguous(layout, how, tmp_path):
     if how == "saved":
         torch.export.save(torch.export.export(model, (given,)), tmp_path / "model.pt2")
         given, model = make(torch.arange(24.0)), OfLayout(model.weight)
-        command = [COMMAND, "convert", "--mutations-as-outputs", tmp_path / "model.pt2", path]
+        command = [OPBRIDGE, "convert", "--mutations-as-outputs", tmp_path / "model.pt2", path]
         subprocess.run(command, check=True)
     else:
         opbridge.export(model, (given,), path, capture=how, mutations_as_outputs=True)

@@ -9,16 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import OPBRIDGE, ROOT
 
-ROOT = Path(__file__).parents[2]
-COMMAND = ROOT / "build/release/opbridge"
 SCHEMA = "custom::my_op(Tensor a, Tensor b, float alpha=1.0) -> Tensor"
 
-pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason="the command is not built")
+pytestmark = pytest.mark.skipif(not OPBRIDGE.exists(), reason="the command is not built")
 
 
 def new_op(folder: Path, schema: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, "new-op", schema], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([OPBRIDGE, "new-op", schema], cwd=folder, capture_output=True, text=True)
 
 
 def run(folder: Path, *command: str, path: tuple[Path, ...] = ()) -> str:
