@@ -122,7 +122,7 @@ def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     z = z * (math.ceil(n / 2) + math.floor(n / 2) + int(n / 2) + torch.sym_max(n, 3))
     made += [x.new_ones(torch._C._infer_size(x.shape, x[:1].shape))]
     made += [*torch.tensor_split(x, 3), *x.tensor_split(2), torch.complex(x, x) + n]
-    return [z * len(texts) * type(n).bit_length(n), cache[n], *made, *z.split(n // 2)]
+    return [z * len(texts) * torch.SymInt.bit_length(n), cache[n], *made, *z.split(n // 2)]
 
 
 def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opbridge.capture.eager_types import leave_types
 from opbridge.capture.environment import one_at_a_time
 from opbridge.capture.patching import ByThread, current_thread, patch, patch_code
 from opbridge.torch_compat import exporting
@@ -141,7 +142,7 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
             function = types.FunctionType(
                 code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
             )
-        with exporting.keep_constant_sizes():
+        with exporting.keep_constant_sizes(), leave_types():
             return compile_and_call(function, *args, **kwargs)
 
     return call

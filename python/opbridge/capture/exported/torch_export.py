@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
+from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.exported.autocast import casts, keep_element_types
 from opbridge.capture.exported.bodies import nodes_of
 from opbridge.capture.exported.bridge import bridge, warn_of_squeezes
@@ -301,6 +302,7 @@ def _follow_changes(
         patch_attributes(model, **{CALL_OF_MODULE: followed}),  # not by hooks, which act in all threads
         restore_attributes(model, *inputs.others) as attributes,
         restore_contents([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
+        show_eager_types(attributes),
     ):
         yield
 

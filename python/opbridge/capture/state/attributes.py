@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.state.functions import CachedFunction, CacheHolder, Reached, holders_of_class, holders_of_function
+from opbridge.capture.state.functions import (
+    CachedFunction,
+    CacheHolder,
+    GlobalsHolder,
+    Reached,
+    holders_of_class,
+    holders_of_function,
+)
 from opbridge.capture.state.holders import (
     BuffersHolder,
     ContextVarHolder,
@@ -60,7 +67,7 @@ class Attributes:
         self._iterators: list[tuple[Holder, Any, Any]] = []
         self._places: list[Places] = []
         seen: set[int] = set()
-        reached = Reached()
+        self._reached = reached = Reached()
         found: list[tuple[Any, Holder | None, Any]] = [(root, None, None) for root in roots]
         while found:
             value, parent, key = found.pop()
@@ -86,6 +93,16 @@ class Attributes:
     @property
     def tensors(self) -> list[torch.Tensor]:
         return [holder.owner for holder in self._holders if isinstance(holder, TensorHolder)]
+
+    def reach(self, name: str) -> bool:
+        """Whether code of the model uses this name of a variable or an attribute."""
+        return self._reached.names(name)
+
+    def namespaces_with(self, name: str) -> list[dict[str, Any]]:
+        """The global variables of the Python modules in which code of the model uses this name of a global variable or
+        a builtin."""
+        found = [each.owner for each in self._holders if isinstance(each, GlobalsHolder) and each.names(name)]
+        return list({id(names): names for names in found}.values())
 
     def lay_aside(self) -> None:
         """Prepares a run, which ``put_back`` undoes as often as it is called, until ``take_up``: lays gradients and

@@ -38,6 +38,10 @@ class Reached:
         self._names = set(_ENTRIES)
         self._waiting: dict[str, list[Any]] = {}
 
+    def names(self, name: str) -> bool:
+        """Whether reached code uses this name of a variable or an attribute."""
+        return name in self._names
+
     def methods_of(self, base: type) -> list[Any]:
         """Those of the methods of a class that are reached so far; the others wait."""
         reached = []
@@ -102,6 +106,9 @@ class GlobalsHolder(ChangingHolder):
 
     def path_of(self, key: Any) -> str:
         return str(key)
+
+    def names(self, name: str) -> bool:
+        return name in self._names
 
     def content(self) -> dict[Any, Any]:
         found = ((name, self.owner.get(name, MISSING)) for name in self._names)

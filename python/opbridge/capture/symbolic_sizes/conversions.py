@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 import torch
 
+from opbridge.capture.eager_types import NUMBERS
 from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import runs_users
@@ -133,9 +134,8 @@ def pass_sizes_as_numbers() -> Iterator[None]:
 
     # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.
     thread = current_thread()
-    numbers: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
     methods: dict[tuple[type, str], Any] = {
-        (kind, "__getattribute__"): attributes_of(number) for kind, number in numbers.items()
+        (kind, "__getattribute__"): attributes_of(number) for kind, number in NUMBERS.items()
     }
     methods[torch.SymInt, "__invert__"] = lambda number: -1 - number
     outer = {(kind, name): vars(kind)[name] for kind, name in methods if name in vars(kind)}  # of an enclosing capture

@@ -20,6 +20,7 @@ import torch
 
 from opbridge import _core
 from opbridge.capture.dispatch_mode import intercept_operators
+from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
@@ -121,6 +122,7 @@ def follow(
     try:
         with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
+                show_eager_types(attributes),
                 TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause),
                 patch_control_flow(),
                 patch_shallow_copies(),
