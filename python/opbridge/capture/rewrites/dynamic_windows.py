@@ -78,9 +78,12 @@ def _places_of_parts(size: Any, count: Any, device: torch.device) -> torch.Tenso
 
 
 def _greatest_of_parts(rank: int, input: torch.Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    if return_indices:
+    counts = for_axes(output_size, rank)
+    # None stands for as many parts as there are elements.
+    made = [size if count is None else count for size, count in zip(input.shape[-rank:], counts, strict=True)]
+    if return_indices or not has_sizes(made):
         return NotImplemented
-    for axis, count in zip(range(-rank, 0), for_axes(output_size, rank), strict=True):
+    for axis, count in zip(range(-rank, 0), counts, strict=True):
         if count is not None:
             places = _places_of_parts(input.shape[axis], count, input.device)
             parts = input.index_select(axis, places.flatten())
@@ -105,13 +108,18 @@ def _pixel_unshuffle(input: torch.Tensor, downscale_factor: Any) -> Any:
     return split.permute(order).reshape(*batch, channels * factor**2, height // factor, width // factor)
 
 
-def _by_sizes(call: Function) -> Function:
-    """Runs ``call`` instead of a function that is called with dynamic sizes."""
+def _instead(call: Function) -> Function:
+    """Runs ``call`` instead of a function, unless it returns NotImplemented."""
 
     def around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
-        return call(*args, **kwargs) if has_sizes((args, kwargs)) else NotImplemented
+        return call(*args, **kwargs)
 
     return around
+
+
+def _by_sizes(call: Function) -> Function:
+    """Runs ``call`` instead of a function that is called with dynamic sizes."""
+    return _instead(lambda *args, **kwargs: call(*args, **kwargs) if has_sizes((args, kwargs)) else NotImplemented)
 
 
 WINDOWS: Replacements = {
@@ -119,7 +127,7 @@ WINDOWS: Replacements = {
     F.pixel_shuffle: _by_sizes(_pixel_shuffle),
     F.pixel_unshuffle: _by_sizes(_pixel_unshuffle),
     **{
-        pool: _by_sizes(functools.partial(_greatest_of_parts, rank))
+        pool: _instead(functools.partial(_greatest_of_parts, rank))
         for rank, pool in enumerate((F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d), 1)
     },
 }
