@@ -12,7 +12,8 @@ OPBRIDGE_OPERATOR(
               "mode must be reduced, complete or r, not " + std::string(mode));
       const MatrixShape m = matrix_shape(a, complex, "A");
       const Dim inner = mode == "complete" ? m.rows : min(m.rows, m.columns);
-      const Shape q = mode == "r" ? Shape{0} : tensor_shape(m.batch, {m.rows, inner}, complex);
+      const Shape q =
+          mode == "r" ? tensor_shape({}, {0}, complex) : tensor_shape(m.batch, {m.rows, inner}, complex);
       return std::tuple{q, tensor_shape(m.batch, {inner, m.columns}, complex)};
     })
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, std::string_view mode,

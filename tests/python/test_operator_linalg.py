@@ -206,7 +206,7 @@ def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], dtype: type) -> None
     for mode in ("reduced", "complete", "r"):
         results = run("qr", {"A": a}, 2, mode=mode)
         for ours, theirs in zip(results, torch.linalg.qr(exact(a), mode), strict=True):
-            close(ours if mode == "r" and ours.dim() == 1 else numbers(ours, a), theirs)
+            close(numbers(ours, a), theirs)
     factors, tau = run("geqrf", {"A": a}, 2)
     expected = torch.geqrf(exact(a))
     close(numbers(factors, a), expected.a)
