@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -193,6 +194,22 @@ def test_least_squares_of_less_than_full_rank():
     a, b = torch.arange(15, dtype=torch.float64).reshape(5, 3), torch.ones(5, 2, dtype=torch.float64)
     check(lambda a, b: tuple(torch.linalg.lstsq(a, b)), a, b)
     check(lambda a, b: tuple(torch.linalg.lstsq(a.T, b[:3], driver="gelsd")), a, b)
+
+
+def test_least_squares_of_dynamic_sizes():
+    def inputs(n, columns):
+        a = torch.randn(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+        return a[:, [0, 1, 0][:columns]], torch.linspace(-1, 1, 2 * n, dtype=torch.float64).reshape(n, 2)
+
+    sizes = (7, 3), (2, 2), (1, 3), (3, 1)  # with three columns, the rank is less than the number of columns
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        check(
+            lambda a, b: tuple(torch.linalg.lstsq(a, b)),
+            *inputs(5, 3),
+            dynamic=[{0: "n", 1: "c"}, {0: "n"}],
+            also=[inputs(*each) for each in sizes],
+        )
 
 
 def test_least_squares_written_to_given_tensors_are_refused():

@@ -308,9 +308,8 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
         if rows > columns:
             residuals = (A @ solution - right).abs().square().sum(-2)
     else:
-        bound = torch.finfo(A.dtype).eps * max(rows, columns) if rcond is None else rcond
-        rank = torch.linalg.matrix_rank(A, rtol=bound)
-        solution = torch.linalg.pinv(A, rtol=bound) @ right
+        rank = torch.linalg.matrix_rank(A, rtol=rcond)  # whose default is that of rcond
+        solution = torch.linalg.pinv(A, rtol=rcond) @ right
         if by_singular_values:
             singular_values = torch.linalg.svdvals(A)
     return torch.return_types.linalg_lstsq(  # type: ignore[attr-defined]
