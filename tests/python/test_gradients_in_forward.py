@@ -560,6 +560,38 @@ def test_batched_gradients(name, dynamic, capture, tmp_path):
     check(BATCHED[name], tmp_path, torch.randn(3, W.shape[0]), capture=capture, dynamic=dynamic, others=others)
 
 
+def of_several(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.tanh(x @ W).sum(0) * y.sum(), y[:, None] * x.sin(), x.mean()
+
+
+def forces(x: torch.Tensor) -> torch.Tensor:
+    distances = (x[:, None] - x[None]).square().sum(-1)
+    return (-distances).exp().sum()
+
+
+LOOPS: dict[str, Function] = {
+    "jacobian": lambda x: torch.autograd.functional.jacobian(lambda x: torch.tanh(x @ W).sum(0) * x[:, :1], x),
+    "of an output of constant size": lambda x: torch.autograd.functional.jacobian(lambda x: x.sin().sum(0), x),
+    "of several": lambda x: torch.autograd.functional.jacobian(of_several, (x, x[:, 0])),
+    "of several, vectorized": lambda x: torch.autograd.functional.jacobian(of_several, (x, x[:, 0]), vectorize=True),
+    "of one that is not used": lambda x: torch.autograd.functional.jacobian(lambda x, y: x.exp(), (x, x.double())),
+    "hessian": lambda x: torch.autograd.functional.hessian(forces, x),
+    "hessian of several": lambda x: torch.autograd.functional.hessian(
+        lambda x, y: (of_several(x, y)[1] * x).sum(), (x, x[:, 0])
+    ),
+}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
+@pytest.mark.parametrize("name", LOOPS)
+def test_gradients_of_each_element_of_an_output(name, dynamic, capture, tmp_path):
+    others = () if dynamic is None else ((torch.randn(1, W.shape[0]),), (torch.randn(5, W.shape[0]),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        check(LOOPS[name], tmp_path, torch.randn(3, W.shape[0]), capture=capture, dynamic=dynamic, others=others)
+
+
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_batched_derivatives_in_forward_mode_are_refused(capture, tmp_path):
     def model(x):

@@ -39,6 +39,8 @@ LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getat
 
 VMAP_OF_GRADIENTS = PatchPoint(torch._vmap_internals, "_vmap")  # of autograd.grad(…, is_grads_batched=True)
 VMAP_OF_DERIVATIVES = PatchPoint(torch.autograd.functional, "_vmap")  # of jacobian(…, strategy="forward-mode")
+JACOBIAN = PatchPoint(torch.autograd.functional, "jacobian")
+BASIS_OF_OUTPUTS = PatchPoint(torch.autograd.functional, "_construct_standard_basis_for")
 
 # The fast paths of transformers.
 FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")

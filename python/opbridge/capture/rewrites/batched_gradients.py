@@ -1,11 +1,15 @@
 """torch.autograd.grad with ``is_grads_batched=True``, and jacobian and hessian of torch.autograd.functional with
-``vectorize=True``. torch runs them by an older vmap, whose tensors a capture cannot see."""
+``vectorize=True``. torch runs them by an older vmap, whose tensors a capture cannot see.
+
+Without it, jacobian and hessian loop over the elements of the outputs. If their number is dynamic, they are vectorized.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,14 +17,64 @@ import torch
 from opbridge.capture.patching import patch
 from opbridge.capture.source import line_of_frame
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.patch_points import VMAP_OF_DERIVATIVES, VMAP_OF_GRADIENTS
+from opbridge.torch_compat import pytree
+from opbridge.torch_compat.patch_points import BASIS_OF_OUTPUTS, JACOBIAN, VMAP_OF_DERIVATIVES, VMAP_OF_GRADIENTS
 
 
 @contextlib.contextmanager
 def follow_batched_gradients() -> Iterator[None]:
     """Runs them by torch.vmap, which cannot run those of forward mode: refuses these."""
-    with patch(VMAP_OF_GRADIENTS, _vmap), patch(VMAP_OF_DERIVATIVES, _refuse_forward_mode):
+    with (
+        patch(VMAP_OF_GRADIENTS, _vmap),
+        patch(VMAP_OF_DERIVATIVES, _refuse_forward_mode),
+        patch(JACOBIAN, _vectorized_by_need(JACOBIAN.original)),
+        patch(BASIS_OF_OUTPUTS, _basis),
+    ):
         yield
+
+
+class _HasDynamicSizes:
+    """Whether a tensor has a dynamic number of elements, if asked after the tensors are known."""
+
+    def __init__(self) -> None:
+        self.tensors: Any = ()
+
+    def __bool__(self) -> bool:
+        return any(isinstance(leaf.numel(), torch.SymInt) for leaf in pytree.tree_leaves(self.tensors))
+
+
+def _vectorized_by_need(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def jacobian(
+        func: Callable[..., Any],
+        inputs: Any,
+        create_graph: bool = False,
+        strict: bool = False,
+        vectorize: bool = False,
+        strategy: str = "reverse-mode",
+    ) -> Any:
+        if vectorize or strict or strategy != "reverse-mode":
+            return original(func, inputs, create_graph, strict, vectorize, strategy)
+        outputs = _HasDynamicSizes()
+
+        def kept(*args: Any) -> Any:
+            outputs.tensors = func(*args)
+            return outputs.tensors
+
+        return original(kept, inputs, create_graph, strict, outputs, strategy)  # which asks after it has called it
+
+    return jacobian
+
+
+def _basis(tensors: Sequence[torch.Tensor], numels: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """An identity matrix, split by columns. torch fills a diagonal of each part, whose offset would become constant."""
+    rows = torch.arange(sum(numels), device=tensors[0].device).unsqueeze(1)
+    parts, start = [], 0
+    for tensor, numel in zip(tensors, numels, strict=True):
+        columns = torch.arange(start, start + numel, device=rows.device)
+        parts.append((rows == columns).to(tensor))
+        start = start + numel
+    return tuple(parts)
 
 
 def _refuse_forward_mode(*_: Any) -> Any:
