@@ -349,3 +349,20 @@ def test_functions_that_a_compiled_function_calls(tmp_path: pathlib.Path, sizes:
     model: Any = lambda x: of_functions(x)  # noqa: E731 - not compiled itself
     opbridge.export(model, (X,), path, capture="trace", dynamic_shapes=sizes)
     opbridge.verify(path, model, (X if sizes is None else torch.randn(5, 8),))
+
+
+@torch.jit.script
+def of_tuples(pair: tuple[torch.Tensor, torch.Tensor], sizes: tuple[int, int]) -> tuple[torch.Tensor, int]:
+    return pair[0] * pair[1], sizes[0] + sizes[1]
+
+
+class GivesLists(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        product, number = of_tuples([x, x + 1], x.shape)
+        return product * number
+
+
+def test_lists_and_sizes_that_are_given_for_tuples(tmp_path: pathlib.Path) -> None:
+    module = GivesLists()
+    export_and_compare(module, module, torch.rand(2, 3), tmp_path / "model.onnx", [torch.rand(5, 3)])
+    opbridge.export(module, torch.rand(2, 3), tmp_path / "constant.onnx", capture="trace", verify=True)

@@ -40,9 +40,17 @@ def ascending(x: torch.Tensor) -> torch.Tensor:
     return x * times.sum()
 
 
+def filled(x: torch.Tensor) -> torch.Tensor:
+    bounds = torch.zeros(2, 3)
+    bounds[1] += torch.full((3,), 2.0) - torch.ones(3)
+    if (bounds[0] > bounds[1]).any() or torch.zeros(0, 3).shape != (0, 3):
+        x = -x
+    return x * 2 if bounds[0, 0].isclose(torch.zeros((), dtype=bounds.dtype)) else x
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("function", [axes, steps, count, ascending])
+@pytest.mark.parametrize("function", [axes, steps, count, ascending, filled])
 def test_constants_may_be_read(function: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings():
@@ -55,6 +63,13 @@ def written(x: torch.Tensor) -> torch.Tensor:
     table = torch.arange(3.0)
     table[1:].add_(x.sum())
     return x * int(table.sum())
+
+
+def summed(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(2)
+    total[:1] += x.sum()
+    x = -x if torch.ones(2).sum() > 1 else x
+    return x * int(total.sum())
 
 
 def copied_into(x: torch.Tensor) -> torch.Tensor:
@@ -94,6 +109,13 @@ def test_what_is_written_to_them_is_not_constant(function: Any, sizes: Any, capt
     path = tmp_path / "model.onnx"
     opbridge.export(function, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
     opbridge.verify(path, function, (10 * torch.rand(4, 5),))
+
+
+@SIZES
+def test_what_is_written_to_zeros_is_not_constant(sizes: Any, tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    opbridge.export(summed, (torch.rand(4, 5),), path, dynamic_shapes=sizes)
+    opbridge.verify(path, summed, (10 * torch.rand(4, 5),))
 
 
 class Codebook(torch.nn.Module):
@@ -159,10 +181,24 @@ class Plain(Codebook):
         return x if self.bounds[0] > self.bounds[1] else x - 1
 
 
+class Curved(Codebook):
+    """Reads parameters, as manifolds do their curvature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curvature = torch.nn.Parameter(torch.tensor(-1.0))
+        self.scales = torch.nn.Parameter(torch.tensor([2.0, 3.0]), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sign = self.curvature.sign().masked_fill(self.curvature.isclose(torch.zeros(())), 0)
+        x = x * self.curvature if torch.all(sign < 0) else x
+        return x * self.scales[0] if self.scales[0] < self.scales[1] else x
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Number, Plain])
-def test_buffers_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Number, Plain, Curved])
+def test_tensors_of_the_model_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     exported, path = model(), tmp_path / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
@@ -191,9 +227,26 @@ class SharedPlain(Codebook):
         return x * 2 if self.sums.sum() > 3 else x
 
 
+class OverwrittenParameter(Curved):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.scales[:1].add_(x.sum())
+        return super().forward(x)
+
+
+class SharedParameter(Curved):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = self.scales.data[:1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(x.sum())
+        return super().forward(x)
+
+
 @SIZES
-@pytest.mark.parametrize("model", [Overwritten, Shared, SharedPlain])
-def test_buffers_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("model", [Overwritten, Shared, SharedPlain, OverwrittenParameter, SharedParameter])
+def test_tensors_with_data_may_not_be_read(model: Any, sizes: Any, tmp_path: Any) -> None:
     with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor"):
         opbridge.export(
             model(), (torch.rand(4, 5),), tmp_path / "model.onnx", dynamic_shapes=sizes, mutations_as_outputs=True

@@ -26,7 +26,7 @@ from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
 from opbridge.capture.inputs import Inputs, signature_of
-from opbridge.capture.known_buffers import retry_with_buffers
+from opbridge.capture.known_tensors import retry_with_tensors
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
@@ -140,7 +140,7 @@ def _exported(
     def once() -> torch.export.ExportedProgram:
         return _exported_once(model, inputs, sizes, changed, size_oblivious)
 
-    return retry_with_builtins(lambda: retry_with_buffers(model, once))
+    return retry_with_builtins(lambda: retry_with_tensors(model, once))
 
 
 def _exported_once(

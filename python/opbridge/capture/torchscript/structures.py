@@ -217,5 +217,5 @@ def copied(value: Any, kind: Any) -> Any:
         return {key: copied(each, kind.getValueType()) for key, each in value.items()}
     if name == "TupleType":
         items = [copied(each, part) for each, part in zip(value, kind.elements(), strict=True)]
-        return tuple(items) if type(value) is tuple else type(value)(*items)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)  # a list may be given for a tuple
     return value

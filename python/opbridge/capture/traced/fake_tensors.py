@@ -10,7 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines, refusal_of
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.known_buffers import give_values, tensors_to_know
+from opbridge.capture.known_tensors import give_values, tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.zero_derivatives import keep_zero_derivatives_fake
@@ -57,7 +57,7 @@ def capture_fake(
             if not is_branch_on_data(error):
                 raise
             if next(tensors_to_know(model), None) is not None:
-                with contextlib.suppress(Exception):  # the branch may be on data that no buffer tells
+                with contextlib.suppress(Exception):  # the branch may be on data that they do not tell
                     return _capture(model, inputs, sizes, changed, None, knows_tensors=True)
             if numbers is None:
                 raise

@@ -1,7 +1,7 @@
 """Numbers that a model reads from its tensors, such as ``if self.initialized:``.
 
-torch.export, and a trace on fake tensors, run the model on buffers without values, and on such tensors for those in
-other attributes. If that fails because the model branches on data, the model runs again with small ones that keep their
+torch.export, and a trace on fake tensors, run the model on parameters, buffers and tensors in other attributes without
+their values. If that fails because the model branches on data, the model runs again with small ones that keep their
 values. They do not from the start: a number that is read without a branch stays data.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -26,9 +25,9 @@ from opbridge.torch_compat.messages import is_branch_on_data
 T = TypeVar("T")
 
 
-def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
-    """``capture()``; if the model branches on data, again with the values of its buffers and of tensors in other
-    attributes. If that is refused too, raises the error of the attempt that went on to another line."""
+def retry_with_tensors(model: torch.nn.Module, capture: Callable[[], T]) -> T:
+    """``capture()``; if the model branches on data, again with the values of its tensors. If that is refused too, raises
+    the error of the attempt that went on to another line."""
     try:
         return capture()
     except UnsupportedError as error:
@@ -38,7 +37,7 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     if next(tensors_to_know(model), None) is None:
         raise refusal
     try:
-        with _known_buffers():
+        with _known_tensors():
             return capture()
     except UnsupportedError as error:
         if error.where != refusal.where:
@@ -46,7 +45,7 @@ def retry_with_buffers(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     raise refusal
 
 
-def _known_buffers() -> contextlib.AbstractContextManager[None]:
+def _known_tensors() -> contextlib.AbstractContextManager[None]:
     original = exporting.FAKE_STATE.original
     known: list[torch.Tensor] = []
 
@@ -69,20 +68,13 @@ def give_values(mode: Any, model: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def tensors_to_know(model: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """The small buffers and tensors in other attributes with memory of their own: a write to another owner would change
-    them."""
-    known = {id(each): each for each in (*model.buffers(), *_others(model))}
-    tensors = known | {id(each): each for each in model.parameters()}
+    """The small parameters, buffers and tensors in other attributes with memory of their own: a write to another owner
+    would change them."""
+    tensors = {id(each): each for each in (*model.parameters(), *model.buffers(), *Attributes(model).tensors)}
     owners = collections.Counter(map(_storage, tensors.values()))
-    for tensor in known.values():
+    for tensor in tensors.values():
         if _is_small(tensor) and owners[_storage(tensor)] == 1:
             yield tensor
-
-
-def _others(model: torch.nn.Module) -> list[torch.Tensor]:
-    """The tensors in attributes that are neither parameters nor buffers, also in lists and dicts there."""
-    registered = {id(each) for each in itertools.chain(model.parameters(), model.buffers())}
-    return [tensor for tensor in Attributes(model).tensors if id(tensor) not in registered]
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -90,5 +82,5 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    is_plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_meta
     return is_plain and not is_fake(tensor) and tensor.numel() <= MOST_ELEMENTS
