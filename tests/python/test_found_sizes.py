@@ -154,6 +154,22 @@ def test_a_branch_on_what_a_run_finds_is_refused_in_a_few_lines(
     assert not capfd.readouterr().err
 
 
+@pytest.mark.parametrize("sizes", [None, ({0: "n"}, None)], ids=["constant", "dynamic"])
+def test_a_branch_on_data_beside_elements_that_share_memory(sizes: Any, tmp_path: pathlib.Path) -> None:
+    """The fake tensors carry data then, also those of expanded tensors and of windows."""
+    table, windows = torch.rand(2, 1).expand(2, 3), torch.arange(6.0).as_strided((2, 3), (1, 2))
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0.5]
+        found = -found if x.sum() > 100 else found
+        return found.sum() * y + table * windows.unfold(0, 1, 1)[..., 0]
+
+    path, y = tmp_path / "model.onnx", torch.rand(1, 3).expand(2, 3)
+    with pytest.warns(TraceWarning, match="was read as the number False"):
+        opbridge.export(function, (FEW, y), path, capture="trace", dynamic_shapes=sizes)
+    opbridge.verify(path, function, (torch.rand(FEW.shape), torch.rand(2, 3)))
+
+
 def test_a_branch_on_a_found_size_is_told_of(tmp_path: pathlib.Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         found = x[x > 0.5]

@@ -195,9 +195,21 @@ class Curved(Codebook):
         return x * self.scales[0] if self.scales[0] < self.scales[1] else x
 
 
+class Counted(Codebook):
+    """Needs Python numbers, without a branch on a tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        names, factors = {1: "a", 2: "bb"}, (3, 4, 5)
+        for _ in range(int(self.counts[1].item())):
+            x = x * factors[self.counts[0].item()]
+        by_name = {names[count.item()]: x[count] for count in self.counts}
+        by_count = {count.item(): x[count] for count in self.counts}
+        return by_name["a"] * by_count[2] + 2
+
+
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Number, Plain, Curved])
+@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Number, Plain, Curved, Counted])
 def test_tensors_of_the_model_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     exported, path = model(), tmp_path / "model.onnx"
     with warnings.catch_warnings():

@@ -69,6 +69,7 @@ USED = {
     "exporting.STACK_TRACE_FILTER": "questions",
     "exporting.MODULE_CALL_OF_FX": "questions",
     "exporting.TRACER_OF_MAKE_FX": "questions",
+    "fake_tensors.COPY_OF_DATA": "branch on found",
     "fake_tensors.FAKE_KERNEL": "custom",
     "fake_tensors.MAKE_CACHE_ENTRY": "sizes",
     "fake_tensors.MAY_TURN_CONST": "constants",

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def retry_with_tensors(model: torch.nn.Module, capture: Callable[[], T]) -> T:
-    """``capture()``; if the model branches on data, again with the values of its tensors. If that is refused too, raises
-    the error of the attempt that went on to another line."""
+    """``capture()``; if the model branches on data, again with the values of its tensors. If that is refused too,
+    raises the error of the attempt that went on to another line."""
     try:
         return capture()
     except UnsupportedError as error:
@@ -82,5 +82,5 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_meta
-    return is_plain and not is_fake(tensor) and tensor.numel() <= MOST_ELEMENTS
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return is_plain and not tensor.is_meta and not is_fake(tensor) and tensor.numel() <= MOST_ELEMENTS

@@ -12,6 +12,7 @@ from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 with look_up():
     from torch._guards import detect_fake_mode
     from torch._library.fake_impl import FakeImplHolder
+    from torch._subclasses import meta_utils
     from torch._subclasses.fake_tensor import FakeTensorConverter
     from torch._subclasses.fake_tensor import _BypassDispatchCache as NotCached
 
@@ -20,6 +21,7 @@ with look_up():
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
 FAKE_KERNEL = PatchPoint(FakeImplHolder, "kernel")  # of a custom operator
+COPY_OF_DATA = PatchPoint(meta_utils, "_safe_copy")  # to the real tensor that a fake one carries, which is new
 MAKE_CACHE_ENTRY = PatchPoint(FakeTensorMode, "_make_cache_entry")  # of a call, unless it raises NotCached
 
 
@@ -92,6 +94,7 @@ def makes_fakes() -> bool:
 
 
 __all__ = [
+    "COPY_OF_DATA",
     "FAKE_KERNEL",
     "MAKE_CACHE_ENTRY",
     "MAY_TURN_CONST",

@@ -128,7 +128,11 @@ def _argument_name(function: str, place: int | str) -> str:
     return names.pop() if len(names) == 1 else str(place)
 
 
-def refused(caught: Caught, what: str) -> UnsupportedError:
-    refusal = UnsupportedError(what, line_of_frame(asking_frame(sys._getframe(1))))
+class NeedsNumberOfData(UnsupportedError):
+    """The model needs a number that depends on data, as by ``range()``."""
+
+
+def refused(caught: Caught, what: str, kind: type[UnsupportedError] = UnsupportedError) -> UnsupportedError:
+    refusal = kind(what, line_of_frame(asking_frame(sys._getframe(1))))
     caught.note(refusal)
     return refusal

@@ -42,19 +42,24 @@ def keep_caches_by_size(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     def hash_of_symbol(size: Any) -> int:
         frame = asking_frame(sys._getframe(1))
         if runs_users(frame) and not in_try_block(frame, (TypeError,)):
-            note(sizes.text_of(size.node.expr), frame)
+            refusal = refusal_at(sizes.text_of(size.node.expr), frame)
+            if refusal is not None and points.free_unbacked_symbols(size.node.expr):
+                return hash(int(size))  # refused as a branch on data is, unless the number is known
+            if refusal is not None:
+                raise refused(caught, refusal)
         elif not dicts:  # with them, torch.export compares the attributes of the model after its run
             return int(original(size))
         return hash((id(size.node.shape_env), str(size.node.expr)))
 
-    def note(size: str, frame: FrameType) -> None:
+    def refusal_at(size: str, frame: FrameType) -> str | None:
         cached, looked_up = _looked_up_at(frame) or ([], [])
         functions.extend(cached)
         dicts.extend(looked_up)
         if any(not _has_symbol(key) for each in looked_up for key in each):
-            raise refused(caught, f"the dynamic size '{size}' is looked up in a dict {_WITH_ENTRIES}")
+            return f"the dynamic size '{size}' is looked up in a dict {_WITH_ENTRIES}"
         if not (cached or looked_up):
-            raise refused(caught, f"the dynamic size '{size}' is the key of a dict or an element of a set; {_IN_TUPLE}")
+            return f"the dynamic size '{size}' is the key of a dict or an element of a set; {_IN_TUPLE}"
+        return None
 
     try:
         with patch(points.HASH_OF_SYMBOL, hash_of_symbol):

@@ -18,6 +18,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
+    NeedsNumberOfData,
     argument_asked,
     asked_by_layer,
     asked_by_model,
@@ -67,6 +68,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
                 caught,
                 f"a size that depends on data ('{shown}') is needed as a Python number, as by range() or an "
                 "index of a list; compute with tensors instead, or with what int() and item() return",
+                NeedsNumberOfData,
             )
         result, is_example = _evaluated(self, original, file, line)
         if not is_example or is_always_quotient(asked, result):
@@ -101,6 +103,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
                 caught,
                 f"a number that depends on data ('{shown}') is needed as a Python number, as by a function of math; "
                 "compute with tensors instead, or with what float() and item() return",
+                NeedsNumberOfData,
             )
         result: float
         result, is_example = _evaluated(self, of_float, file, line)

@@ -217,5 +217,6 @@ def copied(value: Any, kind: Any) -> Any:
         return {key: copied(each, kind.getValueType()) for key, each in value.items()}
     if name == "TupleType":
         items = [copied(each, part) for each, part in zip(value, kind.elements(), strict=True)]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)  # a list may be given for a tuple
+        is_named = isinstance(value, tuple) and type(value) not in (tuple, torch.Size)  # a list may be given too
+        return type(value)(*items) if is_named else tuple(items)
     return value

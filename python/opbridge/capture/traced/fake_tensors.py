@@ -16,6 +16,7 @@ from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.zero_derivatives import keep_zero_derivatives_fake
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.empty_examples import let_sizes_be_zero
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
@@ -35,6 +36,7 @@ from opbridge.torch_compat.exporting import (
     ExportFunctionHandler,
     propagate_data,
 )
+from opbridge.torch_compat.fake_tensors import COPY_OF_DATA
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     DimDynamic,
@@ -48,18 +50,20 @@ from opbridge.torch_compat.symbols import (
 def capture_fake(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
-    """Captures on fake tensors. If the model branches on data, captures again with buffers that keep their values, then
-    with fake tensors that carry data, and fills ``numbers``; without ``numbers``, refuses it."""
+    """Captures on fake tensors. If the model branches on data, captures again with tensors that keep their values, then
+    with fake tensors that carry data, and fills ``numbers``; without ``numbers``, refuses it. If it needs a number of
+    data as a Python number, captures again with tensors that keep their values only."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, None)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
-            if not is_branch_on_data(error):
+            needs_number = isinstance(error, NeedsNumberOfData)
+            if not needs_number and not is_branch_on_data(error):
                 raise
             if next(tensors_to_know(model), None) is not None:
                 with contextlib.suppress(Exception):  # the branch may be on data that they do not tell
                     return _capture(model, inputs, sizes, changed, None, knows_tensors=True)
-            if numbers is None:
+            if numbers is None or needs_number:
                 raise
             return _capture(model, inputs, sizes, changed, numbers)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
@@ -91,6 +95,7 @@ def _capture(
         set_size_oblivious(True),
         let_sizes_be_zero(sizes),
         propagate_data(numbers is not None),
+        _copy_data_by_memory(),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
         keep_zero_derivatives_fake(),
@@ -113,6 +118,24 @@ def _capture(
         names = sizes.name_symbols(shapes, fixings)
         remaining = sizes.without_fixed(shapes) or sizes.with_equal(names, shapes)
     return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers, knows_tensors)
+
+
+def _copy_data_by_memory() -> contextlib.AbstractContextManager[None]:
+    """torch copies data element by element, and refuses elements that share memory, as those of ``x.expand(3, -1)``."""
+    original = COPY_OF_DATA.original
+
+    def copy(made: torch.Tensor, data: torch.Tensor | None) -> None:
+        if type(data) is torch.Tensor and data.layout == torch.strided and data.stride() == made.stride():
+            made, data = _memory(made), _memory(data)
+        original(made, data)
+
+    return patch(COPY_OF_DATA, copy)
+
+
+def _memory(tensor: torch.Tensor) -> torch.Tensor:
+    """What the elements of a tensor lie in, as a vector."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((last + 1 if tensor.numel() else 0,), (1,))
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:
