@@ -231,6 +231,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "no rows": lambda: capture(Model(lambda _, x: x * 2), (X[:0],), dynamic_axes={"args_0": {0: "n"}}),
     "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
     "broadcast": lambda: capture(lambda x: x[x > 0.5] + x[x > 0], (X,), how="trace"),
+    "subclass": lambda: capture(lambda x: x.as_subclass(type("Angle", (torch.Tensor,), {})) * 2, (X,)),
     "branch on found": lambda: capture(lambda x: x[x > 0.5] if x.sum() > 9 else x[x > 0], (X,), how="trace"),
     "data": lambda: capture(lambda x: nn.functional.smooth_l1_loss(x[x > 0.5], X[X > 0.5]), (X,), how="trace"),
     "copied": lambda: capture(Model(lambda _, x: x.clone().copy_(x)), (X,), dynamic_axes={"args_0": {0: "n"}}),

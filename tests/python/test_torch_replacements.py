@@ -81,6 +81,7 @@ USED = {
     "patch_points.ATTENTION": "attention",
     "patch_points.ATTENTION_OF_CAUSAL_BIAS": "causal",
     "patch_points.CALL_OF_COMPILE_REGION": "region",
+    "patch_points.AS_SUBCLASS": "subclass",
     "patch_points.BRANCH_COMPILATION": "branches",
     "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
     "patch_points.CAUSAL_MASK": "attention",

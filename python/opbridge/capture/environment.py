@@ -14,6 +14,7 @@ from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.patching import current_thread, patch, patch_code
 from opbridge.capture.rewrites.batched_gradients import follow_batched_gradients
 from opbridge.capture.rewrites.causal_attention import patch_causal_bias
+from opbridge.capture.rewrites.tensor_subclasses import keep_subclasses
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_transforms, leave_transforms
@@ -100,6 +101,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         patch(IS_EXPORTING, exporting),
         patch(CHECKS_OF_DISTRIBUTIONS, _ChecksThatMayBeCaught()),
         patch_causal_bias(),
+        keep_subclasses(),
         follow_batched_gradients(),
         enter_inference(model, mode, with_gradients),
         _leave_transforms(),

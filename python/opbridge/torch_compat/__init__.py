@@ -67,6 +67,7 @@ with look_up():
     PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
     TRANSFORMS = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
     DisableTorchFunction = torch._C.DisableTorchFunction
+    DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
     DisablePythonDispatcher = torch._C._DisablePythonDispatcher
     disabled_torch_function = torch._C._disabled_torch_function_impl
     _DISPATCHED = list(inspect.signature(TorchDispatchMode.__torch_dispatch__).parameters)[1]  # the operator
@@ -255,6 +256,7 @@ __all__ = [
     "DataDependentOutputException",
     "DisablePythonDispatcher",
     "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
     "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",

@@ -68,6 +68,8 @@ CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validat
 CONVERSION_OF_MODULE = PatchPoint(nn.Module, "_apply")  # by module.to(…), module.float() and the like
 REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built
 
+AS_SUBCLASS = PatchPoint(torch.Tensor, "as_subclass")
+
 # The functions that make sparse tensors.
 SPARSE_COO = PatchPoint(torch, "sparse_coo_tensor")
 SPARSE_CSR = PatchPoint(torch, "sparse_csr_tensor")
