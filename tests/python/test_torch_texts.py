@@ -44,7 +44,15 @@ def test_message_of_sizes_as_texts() -> None:
     assert messages.is_of_sizes_as_texts(caught.value)
 
 
-@pytest.mark.parametrize("of_size", [lambda n: torch.tensor(np.arange(n)), np.exp])
+@pytest.mark.parametrize(
+    "of_size",
+    [
+        lambda n: torch.tensor(np.arange(n)),
+        np.exp,
+        lambda n: np.arctan2(n - 0.5, 3),
+        lambda n: np.fmod(np.ones(2), n / 2),
+    ],
+)
 def test_messages_of_sizes_in_numpy(of_size: Any) -> None:
     axes = {"args": ({0: torch.export.Dim("rows")},)}
     error = failure_of_export(Model(lambda _, x: x * of_size(x.shape[0])), X, dynamic_shapes=axes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy
+
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 # torch.export's message for a dynamic axis or a Dim that the model fixes: input, axis, Dim and size.
@@ -15,6 +17,8 @@ _FIXED_SIZE = re.compile(
 _SIZE_IN_NUMPY = re.compile(
     r"can't convert np.ndarray of type numpy.object_|loop of ufunc does not support .* type Sym"
 )
+# NumPy computes a function of an object by the method of its name.
+_METHOD_FOR_NUMPY = re.compile(r"'(?:Sym)?(?:int|float)' object has no attribute '(\w+)'", flags=re.IGNORECASE)
 # The end of torch's message for numpy() of a fake tensor, as also numpy.asarray calls it.
 _VALUES_IN_NUMPY = ".numpy() is not supported for tensor subclasses."
 # The beginnings of torch's advice on its own logs and functions, of a stack of C++ frames, and of a frame, which is
@@ -73,7 +77,9 @@ def lacks_gradients(error: BaseException | None) -> bool:
 def is_of_sizes_in_numpy(error: BaseException) -> bool:
     """Whether NumPy cannot compute with symbolic sizes, which it treats as objects, or torch cannot make a tensor of
     these."""
-    return _SIZE_IN_NUMPY.search(str(error)) is not None
+    method = _METHOD_FOR_NUMPY.search(str(error))
+    is_function = method is not None and isinstance(getattr(numpy, method[1], None), numpy.ufunc)
+    return is_function or _SIZE_IN_NUMPY.search(str(error)) is not None
 
 
 def is_of_values_in_numpy(error: BaseException) -> bool:
