@@ -73,6 +73,16 @@ def of_dispatch(_: OfTypes, x: torch.Tensor) -> int:
     return number(x) + 7 * number(x.shape[0])
 
 
+class Image(torch.Tensor):
+    pass
+
+
+def of_subclasses(_: OfTypes, x: torch.Tensor) -> int:
+    image = x.as_subclass(Image)
+    kinds = [type(image) is Image, type(image + 1) is Image, image.__class__ is Image, type(x) is torch.Tensor]
+    return sum(2**i * kind for i, kind in enumerate(kinds))
+
+
 FUNCTIONS: dict[str, Function] = {
     "tensor": lambda m, x: 2 if type(x) is torch.Tensor else 3,
     "result": lambda m, x: 2 if type(x + 1) is type(x) else 3,
@@ -92,6 +102,7 @@ FUNCTIONS: dict[str, Function] = {
     "class of a size": lambda m, x: 2 if x.shape[0].__class__.__name__ == "int" else 3,
     "converted": of_converted,
     "classes": of_classes,
+    "subclasses": of_subclasses,
     "dispatch": of_dispatch,
     "branch": lambda m, x: torch.cond(x.shape[0] > 2, twice, lambda y: y - 1, (x,)),
     "vmap": lambda m, x: torch.vmap(twice)(x),

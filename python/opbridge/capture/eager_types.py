@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import current_thread
+from opbridge.capture.rewrites.tensor_subclasses import class_of_fake
 from opbridge.capture.source import runs_users
 from opbridge.capture.state.attributes import Attributes
 from opbridge.torch_compat import FakeTensor
@@ -22,10 +23,9 @@ NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.Sym
 
 def eager_type(value: Any) -> type:
     """The type that ``value`` has in eager mode."""
-    kind = type(value)
-    if kind is FakeTensor:
-        return torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else torch.Tensor
-    return NUMBERS.get(kind, kind)
+    if isinstance(value, FakeTensor):
+        return torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else class_of_fake(value)
+    return NUMBERS.get(type(value), type(value))
 
 
 class _OfType(type):
@@ -99,9 +99,10 @@ def _with_classes() -> Iterator[None]:
         is_asked = current_thread() == thread and runs_users(sys._getframe(1))
         return eager_type(tensor) if is_asked else type(tensor)
 
+    shown = property(class_of, vars(object)["__class__"].__set__)
     kind: Any = FakeTensor
     before = kind.__bases__
-    kind.__bases__ = (type("Shown", (), {"__class__": property(class_of)}), *before)
+    kind.__bases__ = (type("Shown", (), {"__class__": shown}), *before)
     try:
         yield
     finally:

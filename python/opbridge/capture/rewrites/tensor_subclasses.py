@@ -52,3 +52,9 @@ def _class_of_fakes(cls: Any) -> Any:
     if cls is torch.Tensor:
         return FakeTensor
     return type(cls)(cls.__name__, (cls, _OfSubclass), {"__module__": cls.__module__})
+
+
+def class_of_fake(tensor: FakeTensor) -> type[torch.Tensor]:
+    """The class that the tensor has in eager mode, but for parameters."""
+    kind = type(tensor)
+    return torch.Tensor if kind is FakeTensor else kind.__bases__[0]
