@@ -156,6 +156,19 @@ def test_branches_behind_a_branch(capture: Any, tmp_path: pathlib.Path) -> None:
 
 
 @CAPTURES
+@pytest.mark.parametrize("example", [(2, 4), (4, 2), (3, 5)])
+def test_the_other_way_has_the_size_of_another_axis(
+    example: tuple[int, int], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        size = torch.arange(x.shape[1])
+        return size if x.shape[1] > 2 else size * 2 + x.shape[0]
+
+    inputs = [torch.rand(*sizes) for sizes in (example, (2, 2), (2, 1), (3, 2), (1, 2), (1, 1), (5, 3), (3, 3))]
+    export_and_verify(model, tmp_path / "model.onnx", inputs, {0: "n", 1: "m"}, capture)
+
+
+@CAPTURES
 def test_branches_by_two_axes(capture: Any, tmp_path: pathlib.Path) -> None:
     class Embedding(nn.Module):
         """Pads as the patch embeddings of Swin and MobileViT do."""

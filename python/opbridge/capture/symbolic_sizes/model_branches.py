@@ -283,13 +283,27 @@ class Branches:
         found: dict[Any, Any] | None = None
         parts = sum(1 for condition, _ in conditions for _ in sympy.preorder_traversal(condition))
         most = min(_MOST_TRIED, _MOST_EVALUATED // parts)
+
+        def hold(values: Mapping[Any, Any]) -> bool:
+            return all(_answer(condition, values) == sympy.sympify(truth) for condition, truth in conditions)
+
         for changed in itertools.islice(self._candidates(symbols, example, numbers, may_be_one), most):
+            if found is not None and 1 in changed.values():
+                break  # a size of 1 would be a constant, but the way is also that of a greater one
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
-            if all(_answer(condition, values) == sympy.sympify(truth) for condition, truth in conditions):
-                # Sizes that become equal by chance would be one size in the capture.
-                if makes_equal or len({*values.values()}) >= len({*example.values()}):
-                    return values
-                found = found or values
+            if not hold(values):
+                continue
+            # Sizes that become equal by chance would be one size in the capture.
+            least = 0 if makes_equal else len({*example.values()})
+            for symbol in sorted(example.keys() - {*symbols}, key=str):
+                if len({*values.values()}) >= least:
+                    break
+                near = self._sizes_near(symbol, int(example[symbol]), numbers)
+                others = [{**values, symbol: sympy.Integer(size)} for size in near if size not in values.values()]
+                values = next(filter(hold, others), values)
+            if len({*values.values()}) >= least:
+                return values
+            found = found or values
         return found
 
     def _candidates(
