@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import torch
@@ -26,6 +27,13 @@ def eager_type(value: Any) -> type:
     if isinstance(value, FakeTensor):
         return torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else class_of_fake(value)
     return NUMBERS.get(type(value), type(value))
+
+
+def class_for(value: Any, frame: FrameType | None) -> type:
+    """What ``value.__class__`` is to the code that ``frame`` runs: the eager type to the user's."""
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
+        frame = frame.f_back
+    return eager_type(value) if frame is not None and runs_users(frame) else type(value)
 
 
 class _OfType(type):
@@ -96,8 +104,7 @@ def _with_classes() -> Iterator[None]:
     thread = current_thread()
 
     def class_of(tensor: torch.Tensor) -> type:
-        is_asked = current_thread() == thread and runs_users(sys._getframe(1))
-        return eager_type(tensor) if is_asked else type(tensor)
+        return class_for(tensor, sys._getframe(1)) if current_thread() == thread else type(tensor)
 
     shown = property(class_of, vars(object)["__class__"].__set__)
     kind: Any = FakeTensor

@@ -43,9 +43,9 @@ def keep_caches_by_size(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         frame = asking_frame(sys._getframe(1))
         if runs_users(frame) and not in_try_block(frame, (TypeError,)):
             refusal = refusal_at(sizes.text_of(size.node.expr), frame)
-            if refusal is not None and points.free_unbacked_symbols(size.node.expr):
-                return hash(int(size))  # refused as a branch on data is, unless the number is known
             if refusal is not None:
+                if points.free_unbacked_symbols(size.node.expr):
+                    return hash(int(size))  # refused as a branch on data is, unless the number is known
                 raise refused(caught, refusal)
         elif not dicts:  # with them, torch.export compares the attributes of the model after its run
             return int(original(size))

@@ -6,16 +6,14 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import sympy
 import torch
 
-from opbridge.capture.eager_types import NUMBERS
+from opbridge.capture.eager_types import NUMBERS, class_for
 from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
-from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
     NeedsNumberOfData,
@@ -122,24 +120,16 @@ def pass_sizes_as_numbers() -> Iterator[None]:
     """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy
     computes functions of an object by its methods: ``numpy.sqrt(size)`` calls ``size.sqrt()``. ``~size`` is missing."""
 
-    def attributes_of(number: type) -> Callable[[Any, str], Any]:
-        def get(self: Any, name: str) -> Any:
-            if current_thread() != thread or (name != "__class__" and name not in OF_MATH):
-                return object.__getattribute__(self, name)
-            if name in OF_MATH:
-                return functools.partial(OF_MATH[name], self)
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
-                frame = frame.f_back
-            return number if frame is not None and runs_users(frame) else type(self)
-
-        return get
+    def get(self: Any, name: str) -> Any:
+        if current_thread() != thread or (name != "__class__" and name not in OF_MATH):
+            return object.__getattribute__(self, name)
+        if name in OF_MATH:
+            return functools.partial(OF_MATH[name], self)
+        return class_for(self, sys._getframe(1))
 
     # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.
     thread = current_thread()
-    methods: dict[tuple[type, str], Any] = {
-        (kind, "__getattribute__"): attributes_of(number) for kind, number in NUMBERS.items()
-    }
+    methods: dict[tuple[type, str], Any] = {(kind, "__getattribute__"): get for kind in NUMBERS}
     methods[torch.SymInt, "__invert__"] = lambda number: -1 - number
     outer = {(kind, name): vars(kind)[name] for kind, name in methods if name in vars(kind)}  # of an enclosing capture
     try:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -293,18 +293,30 @@ class Branches:
             values = {symbol: sympy.Integer(value) for symbol, value in {**example, **changed}.items()}
             if not hold(values):
                 continue
-            # Sizes that become equal by chance would be one size in the capture.
-            least = 0 if makes_equal else len({*example.values()})
-            for symbol in sorted(example.keys() - {*symbols}, key=str):
-                if len({*values.values()}) >= least:
-                    break
-                near = self._sizes_near(symbol, int(example[symbol]), numbers)
-                others = [{**values, symbol: sympy.Integer(size)} for size in near if size not in values.values()]
-                values = next(filter(hold, others), values)
-            if len({*values.values()}) >= least:
+            if not makes_equal:
+                values = self._kept_apart(values, example, example.keys() - {*symbols}, numbers, hold)
+            if makes_equal or len({*values.values()}) >= len({*example.values()}):
                 return values
             found = found or values
         return found
+
+    def _kept_apart(
+        self,
+        values: dict[Any, Any],
+        example: Mapping[Any, Any],
+        others: Set[Any],
+        numbers: set[int],
+        hold: Callable[[Mapping[Any, Any]], bool],
+    ) -> dict[Any, Any]:
+        """``values``, if possible with such sizes of the symbols ``others`` that no sizes become equal by chance, which
+        would be one size in the capture."""
+        for symbol in sorted(others, key=str):
+            if len({*values.values()}) >= len({*example.values()}):
+                break
+            near = self._sizes_near(symbol, int(example[symbol]), numbers)
+            tried = [{**values, symbol: sympy.Integer(size)} for size in near if size not in values.values()]
+            values = next(filter(hold, tried), values)
+        return values
 
     def _candidates(
         self, symbols: Sequence[Any], example: Mapping[Any, Any], numbers: set[int], may_be_one: bool

@@ -40,7 +40,6 @@ from opbridge.torch_compat.fake_tensors import COPY_OF_DATA
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     DimDynamic,
-    GuardOnDataDependentSymNode,
     ShapeEnv,
     StatelessSymbolicContext,
     set_size_oblivious,
@@ -56,7 +55,7 @@ def capture_fake(
     try:
         try:
             return _capture(model, inputs, sizes, changed, None)
-        except (GuardOnDataDependentSymNode, RuntimeError) as error:
+        except RuntimeError as error:
             needs_number = isinstance(error, NeedsNumberOfData)
             if not needs_number and not is_branch_on_data(error):
                 raise
