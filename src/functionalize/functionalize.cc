@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 #include <utility>
 
@@ -36,6 +37,11 @@ MemoryFormat memory_format(const ir::Node& node) {
   return opaque->text.find("contiguous") != std::string::npos ? MemoryFormat::contiguous
                                                               : MemoryFormat::other;
 }
+
+// They write to a copy that keeps the strides of their tensor.
+constexpr std::array<std::string_view, 5> write_to_copy = {"aten::select_scatter", "aten::slice_scatter",
+                                                           "aten::diagonal_scatter",
+                                                           "aten::as_strided_scatter", "aten::copy"};
 
 bool drops_nothing(const ir::Node& node) {
   const auto is = [&](std::string_view argument, const ir::AttributeValue& expected) {
@@ -108,6 +114,7 @@ class Functionalizer {
     const torch::Traits& traits = torch::traits_of(node.op);
     const Effect effect = traits.effect;
     const ir::Value* self = nullptr;
+    if (std::ranges::find(write_to_copy, without_overload(node.op)) != write_to_copy.end()) check_copy(node);
     if (effect != Effect::pure && given(node, "out") != nullptr) {  // what it writes is a copy
       if (traits.view == ViewKind::strided)
         refuse(node, node.op + " reads elements by their place in memory; write its result by copy_()");
@@ -162,6 +169,15 @@ class Functionalizer {
         if (!is_complex(ir::element_type(self))) return bind_same(node, self);
         return traits.view == ViewKind::none ? make_new(node) : view(node, traits.view, self);
     }
+  }
+
+  void check_copy(const ir::Node& node) {
+    const ir::Value* self = subject(node);
+    if (self == nullptr || is_number(*self) || !may_share_memory_in_copy(memory_.view_of(self))) return;
+    refuse(node,
+           fmt::format("{} changes a copy of %{} with the same strides, so that several elements may share "
+                       "memory; call .clone() before",
+                       node.op, self->name));
   }
 
   // PyTorch updates the running extrema if the observer is on, and scale and zero point if fake quantization

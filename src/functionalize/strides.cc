@@ -7,6 +7,7 @@
 #include <ranges>
 
 #include "functionalize/arguments.h"
+#include "functionalize/strided.h"
 #include "functionalize/views.h"
 #include "tensor/shape.h"
 #include "tensor/strides.h"
@@ -116,10 +117,17 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
     case ViewKind::conjugate:
     case ViewKind::negative:
       return strides;
+    case ViewKind::overlapping: {  // unfold
+      if (from.empty()) return Strides{1};
+      const size_t cut = axis(node, "dimension", 0, from.size());
+      strides.push_back(strides[cut]);
+      strides[cut] = strides[cut] * size(node, "step");
+      return strides;
+    }
+    case ViewKind::strided:
+      return strides_given(node, "stride");
     // The strides of these views are not tracked.
     case ViewKind::none:
-    case ViewKind::overlapping:
-    case ViewKind::strided:
     case ViewKind::bits:
     case ViewKind::real_pairs:
     case ViewKind::complex_numbers:
@@ -221,6 +229,44 @@ const std::optional<Strides>& strides_of(View& view) {
     next.strides = derive_checked(next, next.base->strides);
   }
   return view.strides;
+}
+
+bool may_share_memory(const std::vector<Dim>& dims, const Strides& strides) {
+  if (strides.size() != dims.size()) return true;
+  if (is_empty(dims)) return false;
+  std::vector<size_t> order(dims.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (all_static(strides))
+    std::ranges::stable_sort(order, {}, [&](size_t axis) { return strides[axis].value(); });
+  Dim extent(1);
+  for (size_t axis : order) {
+    if (dims[axis].is(1)) continue;
+    const Dim& stride = strides[axis];
+    if ((stride - extent).least().value_or(-1) < 0) return true;
+    extent = extent + (dims[axis] - Dim(1)) * stride;
+  }
+  return false;
+}
+
+bool may_share_memory_in_copy(View& view) {
+  const View* source = &view;
+  while (source != nullptr && source->kind != ViewKind::overlapping && source->kind != ViewKind::strided)
+    source = source->base;
+  if (source == nullptr) return false;
+  const std::optional<Strides>& strides = strides_of(view);
+  if (!strides) return true;
+  const std::vector<Dim>& dims = *view.type().dims;
+  std::vector<Dim> apart;
+  Strides steps;
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    if (!(*strides)[axis].is(0)) {
+      apart.push_back(dims[axis]);
+      steps.push_back((*strides)[axis]);
+    } else if (dims[axis].least().value_or(0) > 1) {
+      return false;  // then PyTorch makes a contiguous copy
+    }
+  }
+  return may_share_memory(apart, steps);
 }
 
 Certainty is_contiguous(View& view) {

@@ -23,6 +23,14 @@ bool stays_contiguous(const View& view);
 // Nothing if they are unknown.
 const std::optional<Strides>& strides_of(View& view);
 
+// Whether elements of a tensor with these strides may share memory: not if each stride is beyond all elements
+// that the axes of smaller strides reach.
+bool may_share_memory(const std::vector<Dim>& dims, const Strides& strides);
+
+// The same for the copy that select_scatter and its like make before they write: it keeps strides that
+// overlap, unless elements are expanded.
+bool may_share_memory_in_copy(View& view);
+
 Certainty is_contiguous(View& view);
 
 // The permutation of the axes that makes a tensor row-major in memory without gaps; nothing if there is none

@@ -8,6 +8,7 @@
 
 #include "functionalize/arguments.h"
 #include "functionalize/strided.h"
+#include "functionalize/strides.h"
 
 namespace opbridge::functionalization {
 namespace {
@@ -75,27 +76,6 @@ bool repeats_elements(const View& view) {
   const size_t added = to.size() - from.size();
   for (size_t i = 0; i < to.size(); ++i) {
     if (!(i < added ? to[i].is(1) : to[i] == from[i - added])) return true;
-  }
-  return false;
-}
-
-// Whether elements of the result of as_strided may share memory: not if each stride is beyond all elements
-// that the axes of smaller strides reach.
-bool may_share_memory(const View& view) {
-  const std::vector<Dim>& dims = dims_of(view);
-  const std::optional<Strides> strides = strides_given(*view.node, "stride");
-  if (!strides || strides->size() != dims.size()) return true;
-  if (std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); })) return false;
-  std::vector<size_t> order(dims.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  if (std::ranges::all_of(*strides, &Dim::is_static))
-    std::ranges::stable_sort(order, {}, [&](size_t axis) { return (*strides)[axis].value(); });
-  Dim extent(1);
-  for (size_t axis : order) {
-    if (dims[axis].is(1)) continue;
-    const Dim& stride = (*strides)[axis];
-    if ((stride - extent).least().value_or(-1) < 0) return true;
-    extent = extent + (dims[axis] - Dim(1)) * stride;
   }
   return false;
 }
@@ -240,7 +220,9 @@ ir::Value* write_back(Emitter& emitter, const View& view, ir::Value* base, ir::V
       return scatter("aten::diagonal_scatter", where);
     }
     case ViewKind::strided:
-      if (may_share_memory(view)) refuse_overlap(view);
+      if (const std::optional<Strides> strides = strides_given(node, "stride");
+          !strides || may_share_memory(dims_of(view), *strides))
+        refuse_overlap(view);
       return scatter("aten::as_strided_scatter", some_arguments(node, {"size", "stride", "storage_offset"}));
     case ViewKind::expand:
       if (repeats_elements(view)) refuse_overlap(view);
