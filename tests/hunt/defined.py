@@ -240,6 +240,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     data, params = arguments.get("data", arguments.get("input")), arguments.get("params")
     if base in _RECURRENT and params and params[0].size[1:] != data.size[-1:]:
         return "weights that do not fit the input, which PyTorch does not check"
+    if base == "lstm" and params and any(len(x.size) == 1 and x.size != params[0].size[:1] for x in params):
+        return "biases that do not fit the weights, which oneDNN reads out of bounds"
     from_both_ends = base == "embedding_renorm" and min(arguments["indices"].values, default=0) < 0
     if from_both_ends and (arguments["max_norm"] < 0 or arguments["norm_type"] == 0):
         return "rows indexed twice, from both ends, which PyTorch scales twice"
@@ -251,6 +253,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "elements that share memory are written to"
     if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
         return "keys and values of different sizes, which are read out of bounds"
+    if "scaled_dot_product" in base and arguments.get("scale") is None and not arguments["query"].size[-1]:
+        return "heads of size 0, whose scores are NaN: PyTorch gives 0 or NaN by the number of keys"
     if "scaled_dot_product" in base and arguments["key"].size[-2:-1] != arguments["value"].size[-2:-1]:
         return "keys and values of different lengths, which are read out of bounds"
     sequences = arguments.get("sequences")
@@ -282,6 +286,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "more rows than memory holds; without columns PyTorch allocates none"
     if base == "bincount" and arguments.get("weights") is not None and 0 in arguments["self"].size:
         return "no numbers, whose counts are integers whatever the weights; a model's result has one element type"
+    if base == "addmv" and arguments["mat"].size[:1] == (0,) and math.prod(arguments["self"].size) == 1:
+        return "a matrix without rows, for which PyTorch returns as many elements as are added, against its shape rule"
     if base == "native_dropout" and 0 in arguments["input"].size:
         return "no numbers, whose mask has their type in eager mode, and bool by PyTorch's shape rule"
     size, stride = arguments.get("size", []), arguments.get("stride", [])

@@ -38,14 +38,23 @@ def test_given_samples(capture: Any, dtype: torch.dtype, tmp_path: pathlib.Path)
     opbridge.verify(tmp_path / "model.onnx", Pools(), (args[0], below_zero))
 
 
-def test_samples_of_more_images_are_left_out(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("dynamic", [(), (0,), (1,), (0, 1)])
+def test_samples_of_more_images_are_left_out(dynamic: tuple[int, ...], tmp_path: pathlib.Path) -> None:
     def pools(x: torch.Tensor, samples: torch.Tensor) -> Any:
         image = functional.fractional_max_pool2d(x, 2, (4, 5), None, True, samples[..., :2])
         return image, functional.fractional_max_pool3d(
             torch.stack([x, -x, x * 2, x + 1], 2), 2, (2, 3, 4), None, True, samples
         )
 
-    opbridge.export(pools, (torch.randn(1, 3, 9, 11), torch.rand(4, 3, 3)), tmp_path / "model.onnx", verify=True)
+    def args(images: int, sampled: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(images, 3, 9, 11), torch.rand(sampled, 3, 3)
+
+    axes: Any = tuple({0: torch.export.Dim.DYNAMIC} if i in dynamic else {} for i in range(2))
+    path = tmp_path / "model.onnx"
+    opbridge.export(pools, args(2, 4), path, dynamic_shapes=axes)
+    for images in (1, 2, 3) if 0 in dynamic else (2,):
+        for sampled in (3, 5) if 1 in dynamic else (4,):
+            opbridge.verify(path, pools, args(images, sampled))
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

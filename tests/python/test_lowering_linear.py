@@ -44,6 +44,18 @@ def test_trilinear_beside_infinities():
     check(product, torch.rand(2, 3), torch.rand(1, 3, 4), torch.rand(2, 4))
 
 
+def test_trilinear_of_a_factor_that_may_be_empty_is_refused():
+    """PyTorch's result has the rows of the last factor."""
+
+    def product(a, b, c):
+        return torch.ops.aten._trilinear(a, b, c, [], [], [], [1])
+
+    check(product, torch.rand(0, 3), torch.rand(1, 3), torch.rand(1, 3))
+    check(product, *torch.rand(3, 4, 3), dynamic=({0: "n"},) * 3, also=[tuple(torch.rand(3, 0, 3))])
+    with pytest.raises(UnsupportedError, match="the factors have the sizes .* and 1"):
+        check(product, torch.rand(0, 3), torch.rand(1, 3), torch.rand(1, 3), dynamic=({0: "n"}, {}, {}))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_einsum_of_nothing(dtype):
     """ONNX Runtime ends the process for the diagonal of a tensor without elements."""

@@ -90,6 +90,39 @@ def test_weights_that_do_not_fit_are_refused(layer: str) -> None:
         check(run, torch.randn(2, 1), torch.randn(1, 1), torch.randn(rows, 2))
 
 
+@pytest.mark.parametrize("layer", ["gru", "rnn_tanh", "lstm"])
+def test_weights_of_dynamic_sizes_are_refused(layer: str) -> None:
+    """PyTorch broadcasts a size of 1; ONNX Runtime's kernels do not."""
+    rows = {"gru": 3, "rnn_tanh": 1, "lstm": 4}[layer] * 3
+
+    def run(x: torch.Tensor, state: torch.Tensor, of_input: torch.Tensor, of_state: torch.Tensor) -> Any:
+        states = [state, state] if layer == "lstm" else state
+        return getattr(torch, layer)(x, states, [of_input, of_state], False, 1, 0.0, False, False, False)
+
+    sizes = [(1, 2, 4), (1, 2, 3), (rows, 4), (rows, 3)]
+    axes: dict[str, list[Any]] = {
+        rf"w_ih is \(.*, 4\), but .* need \({rows}, 4\)": [{}, {}, {0: Dim.DYNAMIC}, {}],
+        rf"w_hh is \({rows}, .*\), but .* need \({rows}, 3\)": [{}, {2: Dim.DYNAMIC}, {}, {1: Dim.DYNAMIC}],
+        "hidden size must be a constant": [{}, {}, {}, {0: Dim.DYNAMIC}],
+    }
+    for message, dynamic in axes.items():
+        with pytest.raises(opbridge.UnsupportedError, match=message):
+            check(run, *map(torch.randn, sizes), dynamic=dynamic)
+    also = [tuple(map(torch.randn, [(1, 2, 1), (1, 2, 3), (rows, 1), (rows, 3)]))]
+    check(run, *map(torch.randn, sizes), dynamic=[{2: Dim.DYNAMIC}, {}, {1: Dim.DYNAMIC}, {}], also=also)
+
+
+@pytest.mark.parametrize("layer", ["gru", "rnn_tanh"])
+def test_a_narrow_state_is_refused(layer: str) -> None:
+    rows = 9 if layer == "gru" else 3
+
+    def run(x: torch.Tensor, state: torch.Tensor, of_input: torch.Tensor, of_state: torch.Tensor) -> Any:
+        return getattr(torch, layer)(x, state, [of_input, of_state], False, 1, 0.0, False, False, False)
+
+    with pytest.raises(opbridge.UnsupportedError, match=rf"w_hh is \({rows}, 1\), but .* need \({rows}, 3\)"):
+        check(run, torch.randn(1, 2, 4), torch.randn(1, 2, 1), torch.randn(rows, 4), torch.randn(rows, 1))
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layer", ["gru", "rnn_tanh"])  # torch.lstm of a hidden size of 0 ends PyTorch's process
 def test_layers_without_features_or_state(layer: str, directions: int) -> None:

@@ -116,6 +116,11 @@ def test_edges_of_integers_are_refused(tmp_path: pathlib.Path) -> None:
         opbridge.export(lambda x: edges(x, [2]), (torch.zeros(0, 1, dtype=torch.int32),), tmp_path / "m.onnx")
 
 
+def test_points_without_coordinates_are_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="without coordinates"):
+        opbridge.export(lambda x: torch.ops.aten.histogramdd(x, [])[0], (torch.zeros(5, 0),), tmp_path / "m.onnx")
+
+
 def test_edges_that_do_not_ascend() -> None:
     edges = torch.tensor([0.2, -1.0, 0.9, 0.1, 2.0, 0.5, 3.0])
     check(lambda x, e: tuple(torch.histogramdd(x, [e, e])), torch.randn(50, 2), edges)

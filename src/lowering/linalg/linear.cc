@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "builder/exact_floats.h"
 #include "lowering/add.h"
@@ -82,6 +83,22 @@ Value summed_product(GraphBuilder& g, Value a, Value b, std::span<const int64_t>
   return of_both.empty() ? product : sum_of(g, product, of_both, true);
 }
 
+// PyTorch's result has the size of the last factor that has an axis, and zeros if another one has none there.
+void check_sizes_of_factors(GraphBuilder& g, const std::array<Value, 3>& factors,
+                            const std::vector<int64_t>& summed) {
+  auto result = g.result().dims->begin();
+  for (int64_t axis = 0; axis < factors[0].rank(); ++axis) {
+    if (std::ranges::find(summed, axis) != summed.end()) continue;
+    for (Value factor : factors) {
+      const Dim& size = factor.dim(axis);
+      if (size != *result && size.least().value_or(0) < 1)
+        g.refuse(fmt::format("the factors have the sizes {} and {}; give them the same size", size.str(),
+                             result->str()));
+    }
+    ++result;
+  }
+}
+
 // The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`. As PyTorch
 // does, multiplies the first two factors, sums over the dims that the third one lacks, and then multiplies by
 // the third: the order matters if there are infinities.
@@ -89,21 +106,24 @@ Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t>
                 std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
                 int64_t unrolled) {
   const ElementType type = g.result().element_type;
-  // PyTorch does not compare the sizes of the factors if the result is empty.
-  if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, type);
+  // PyTorch does not compare the sizes of the factors if one of them is empty.
+  for (Value factor : {a, b, c})
+    if (element_count(factor.dims()).is(0)) return filled(g, *g.result().dims, 0, type);
   const size_t rank = a.rank() + lacks_a.size();
   const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
   };
   lacks_c = wrap_axes(lacks_c, rank);
   summed = wrap_axes(summed, rank);
+  const std::array factors{factor(a, lacks_a), factor(b, lacks_b), factor(c, lacks_c)};
+  check_sizes_of_factors(g, factors, summed);
   std::vector<int64_t> first, second, last;
   for (int64_t axis : summed) {
     const bool in_first = std::ranges::find(lacks_c, axis) != lacks_c.end();
     (axis == unrolled ? last : in_first ? first : second).push_back(axis);
   }
-  Value product = summed_product(g, factor(a, lacks_a), factor(b, lacks_b), first);
-  product = summed_product(g, product, factor(c, lacks_c), second);
+  Value product = summed_product(g, factors[0], factors[1], first);
+  product = summed_product(g, product, factors[2], second);
   if (!last.empty()) product = sum_of(g, product, last, true);
   return g.cast(summed.empty() ? product : g.squeeze(product, summed), type);
 }

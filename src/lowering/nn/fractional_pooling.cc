@@ -74,8 +74,9 @@ void register_fractional_pooling(SymbolicRegistry& registry) {
          Value x = has_batch ? self : g.unsqueeze(self, {0});
          // PyTorch accepts the samples of more images, and reads the first ones.
          const Dim images = x.dim(0), sampled = samples.dim(0);
-         if (images.is_static() && sampled.is_static() && images != sampled)
-           samples = g.slice(samples, 0, 0, images.value());
+         if (images != sampled)
+           samples = g.typed(g.slice(samples, 0, g.scalar(0, ElementType::int64), g.size(images)),
+                             {images, samples.dim(1), samples.dim(2)});
          const auto [values, indices] = fractional_max_pool(g, x, kernel, counts, samples);
          if (has_batch) return {values, indices};
          return {without_batch(g, values), without_batch(g, indices)};

@@ -32,20 +32,30 @@ int64_t hidden_size(GraphBuilder& g, Cell cell, const Direction& direction) {
   return rows.value() / operator_of(cell).blocks;
 }
 
-// PyTorch does not check them: it broadcasts what they make of the input and of the state.
+// PyTorch does not check them: it broadcasts what they make of the input and of the state. A dynamic size may
+// be 1 when the model runs; only products check theirs, that of the features.
 void check_weights(GraphBuilder& g, Cell cell, Value input, const std::vector<Value>& states,
                    const Direction& direction) {
-  const Dim rows = operator_of(cell).blocks * hidden_size(g, cell, direction);
-  const auto check = [&](const char* name, Value weight, const Dim& columns) {
-    const auto differs = [](const Dim& a, const Dim& b) { return a.is_static() && b.is_static() && a != b; };
+  const Dim hidden = hidden_size(g, cell, direction), rows = operator_of(cell).blocks * hidden;
+  const auto differs = [](const Dim& a, const Dim& b) { return a.is_static() && b.is_static() && a != b; };
+  const auto check = [&](const char* name, Value weight, const Dim& columns, bool fits) {
     if (weight.rank() != 2) g.refuse(fmt::format("{} has {} dims instead of 2", name, weight.rank()));
-    if (differs(weight.dim(0), rows) || differs(weight.dim(1), columns)) {
-      g.refuse(fmt::format("{} is ({}, {}), but the input and the state need ({}, {})", name,
-                           weight.dim(0).str(), weight.dim(1).str(), rows.str(), columns.str()));
-    }
+    if (weight.dim(0) == rows && fits) return;
+    g.refuse(fmt::format("{} is ({}, {}), but the input and the state need ({}, {})", name,
+                         weight.dim(0).str(), weight.dim(1).str(), rows.str(), columns.str()));
   };
-  check("w_ih", direction.w_ih, input.dim(2));
-  check("w_hh", direction.w_hh, states[0].dim(2));
+  check("w_ih", direction.w_ih, input.dim(2), !differs(direction.w_ih.dim(1), input.dim(2)));
+  const Dim& of_state = direction.w_hh.dim(1);
+  if (direction.projection) {
+    check("w_hh", direction.w_hh, states[0].dim(2), !differs(of_state, states[0].dim(2)));
+  } else {
+    check("w_hh", direction.w_hh, hidden, of_state == hidden);
+  }
+  for (size_t i = direction.projection ? 1 : 0; i < states.size(); ++i) {
+    if (differs(states[i].dim(2), hidden))
+      g.refuse(fmt::format("the initial state has the size {}, but the weights are for {}",
+                           states[i].dim(2).str(), hidden.str()));
+  }
 }
 
 Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {

@@ -197,6 +197,7 @@ std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value>
 
 // The rows of the last dim as points (N, D).
 Value points_of(GraphBuilder& g, Value self) {
+  if (self.dim(-1).is(0)) g.refuse("points without coordinates have no histogram");
   return g.reshape(self, {element_count(first_dims(self.dims(), self.rank() - 1)), self.dim(-1)});
 }
 
