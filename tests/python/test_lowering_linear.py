@@ -52,7 +52,7 @@ def test_trilinear_of_a_factor_that_may_be_empty_is_refused():
 
     check(product, torch.rand(0, 3), torch.rand(1, 3), torch.rand(1, 3))
     check(product, *torch.rand(3, 4, 3), dynamic=({0: "n"},) * 3, also=[tuple(torch.rand(3, 0, 3))])
-    with pytest.raises(UnsupportedError, match="the factors have the sizes .* and 1"):
+    with pytest.raises(UnsupportedError, match=r"the factors have the sizes .* and 1"):
         check(product, torch.rand(0, 3), torch.rand(1, 3), torch.rand(1, 3), dynamic=({0: "n"}, {}, {}))
 
 
