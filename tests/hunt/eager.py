@@ -227,16 +227,17 @@ def _check_range(source: torch.Tensor, dtype: torch.dtype) -> None:
 
 
 # The results of LAPACK and FFTs are exact for operands that differ by a few roundings (backward stability). The effect
-# on the result depends on the operand.
-_BACKWARD_STABLE = re.compile(
+# on the result depends on the operand. Whole layers round several products, for which roundings of the operands stand.
+_ROUNDED_OPERANDS = re.compile(
     "_fft_|_?linalg_(svd|eig|det|slogdet|solve|p?inv|lu|qr|cholesky|ldl)|_?cholesky|geqrf|lu_|triangular_solve"
+    "|_native_multi_head_attention|_transformer_encoder_layer_fwd"
 )
 
 
 class RoundedAtRandom(TorchDispatchMode):
     """Rounds each operator's result to one of the two neighbouring floating-point numbers, at random.
 
-    Operands of factorizations and Fourier transforms are rounded likewise."""
+    Operands of factorizations, Fourier transforms and whole layers are rounded likewise."""
 
     supports_higher_order_operators = True
 
@@ -253,7 +254,7 @@ class RoundedAtRandom(TorchDispatchMode):
         is_view = any(returned.alias_info is not None for returned in schema.returns) and not any(written)
         if is_view:
             return func(*args, **kwargs)
-        if _BACKWARD_STABLE.match(func.overloadpacket.__name__):
+        if _ROUNDED_OPERANDS.match(func.overloadpacket.__name__):
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
         exact = self._exact(func, args, kwargs)
         if exact is not None and schema.name.startswith("aten::_fft_"):

@@ -101,6 +101,19 @@ def test_rounding_of_a_matrix_shows_what_it_leaves_open() -> None:
     assert inverses.std(0).min() > 1e5
 
 
+def test_rounding_within_attention_shows_what_it_leaves_open() -> None:
+    """The last sum of an operator of several products may cancel what the products before it rounded."""
+    init = [f'self.register_buffer("{name}", torch.tensor({value}))' for name, value in {
+        "weight": [[1.3], [1.1], [1.7]], "bias": [0.0, 0.0, 0.0], "out": [[1.9]], "shift": [-3.3 * 1.7 * 1.9]
+    }.items()]  # fmt: skip
+    weights = "self.weight, self.bias, self.out, self.shift"
+    body = (f"return torch.ops.aten._native_multi_head_attention(x0, x0, x0, 1, 1, {weights})[0]",)
+    spec = TensorSpec(torch.float32, (1, 1, 1), (1, 1, 1), 0, (3.3,))
+    case = Case("call:0", "aten::_native_multi_head_attention", tuple(init), body, ((spec,),), Settings())
+    results = torch.stack([results.leaves[0] for results in rounded_at_random(case, 0)])
+    assert results.std(0).min() > 1e-7
+
+
 def test_calls_of_chosen_operators(tmp_path: pathlib.Path) -> None:
     result = hunt(tmp_path, "--calls", "3", "--ops", "aten::hardtanh*,aten::relu", "--seed", "5", "--jobs", "1")
     assert result.returncode == 0, result.stdout + result.stderr
