@@ -237,6 +237,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "packed sequences whose batch sizes increase, for which PyTorch reads its own results"
     if "histogram" in base and not arguments.get("range") and len(set(arguments["self"].values)) == 1:
         return "one number, in the middle of its range: rounding decides on which side of an edge it is"
+    if base == "histogram" and isinstance(arguments.get("bins", 100), int) and _on_inner_edge(arguments):
+        return "a number on an edge within the range, whose rounding depends on the width of vectors"
     data, params = arguments.get("data", arguments.get("input")), arguments.get("params")
     if base in _RECURRENT and params and params[0].size[1:] != data.size[-1:]:
         return "weights that do not fit the input, which PyTorch does not check"
@@ -253,7 +255,7 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "elements that share memory are written to"
     if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
         return "keys and values of different sizes, which are read out of bounds"
-    if "scaled_dot_product" in base and arguments.get("scale") is None and not arguments["query"].size[-1]:
+    if "scaled_dot_product" in base and arguments.get("scale") is None and arguments["query"].size[-1:] == (0,):
         return "heads of size 0, whose scores are NaN: PyTorch gives 0 or NaN by the number of keys"
     if "scaled_dot_product" in base and arguments["key"].size[-2:-1] != arguments["value"].size[-2:-1]:
         return "keys and values of different lengths, which are read out of bounds"
@@ -397,6 +399,14 @@ def _numbers(arguments: dict[str, Any]) -> list[Any]:
 
 def _floats(spec: TensorSpec) -> list[float]:
     return [value for value in spec.values if isinstance(value, float)]
+
+
+def _on_inner_edge(arguments: dict[str, Any]) -> bool:
+    """Whether a number is on an edge between two of the bins, of one size, of a histogram."""
+    numbers, bins = [v for v in arguments["self"].values if math.isfinite(v)], arguments.get("bins", 100)
+    low, high = arguments.get("range") or (min(numbers, default=0), max(numbers, default=0))
+    places = [(number - low) / (high - low) * bins for number in numbers if low < number < high]
+    return any(abs(place - round(place)) < 1e-4 and 0 < round(place) < bins for place in places)
 
 
 def _overlaps(spec: TensorSpec) -> bool:

@@ -501,7 +501,7 @@ LAYERS: tuple[Idiom, ...] = (
     "{new} = F.one_hot({x}.abs().long() % 3).sum()",
     "{new} = F.one_hot({x}.long().clamp(0, 3), num_classes=4).transpose(0, -1)",
     "{new} = nn.functional.upsample({f4}, scale_factor=2)",
-    "{new} = torch.stft({f}.flatten().repeat(8), 4, return_complex=True, window=torch.ones(4)).abs()",
+    "{new} = torch.stft({g}.flatten().repeat(8), 4, return_complex=True, window=torch.ones(4)).abs()",
     "{new} = torch.fft.rfft({g}).abs()",
     "{new} = torch.view_as_real(torch.view_as_complex({f}.flatten()[:4].reshape(2, 2)) * 1j)",
 )

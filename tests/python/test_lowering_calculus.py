@@ -92,6 +92,13 @@ def test_trapezoid_at_places_of_more_or_fewer_dims():
     check(fewer, torch.randn(2, 2, 3), torch.randn(2, 3))
 
 
+def test_trapezoid_of_no_samples():
+    """PyTorch does not compare the sizes of the coordinates then."""
+    check(torch.trapezoid, torch.rand(1, 3, 2, 0), torch.rand(1, 2, 1, 1))
+    check(torch.trapezoid, torch.rand(1, 3, 2, 0), torch.rand(1, 2, 1, 1), dynamic=({}, {1: "n"}))
+    check(lambda y: torch.trapezoid(y, dx=2.0), torch.rand(3, 0))
+
+
 def test_gradient_and_integral_of_integers_that_wrap():
     x = torch.tensor([[0, 2147483647, 0, 5], [-2147483647, 1, 7, 1]], dtype=torch.int32)
     coordinates = torch.tensor([0, 9223372036854775806, 1, 3])

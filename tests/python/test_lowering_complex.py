@@ -144,6 +144,12 @@ def test_distances_and_logarithms_of_sums(pair):
     checked({"logdet": torch.logdet}, torch.randn(4, 4, dtype=torch.complex64))
 
 
+def test_rms_norm_of_imaginary_numbers():
+    """The imaginary parts of their squares are -0, those of the mean 0: the sign decides between the roots."""
+    for z in (torch.tensor([[-1 + 0j, 0j], [-1j, -1j]]), torch.tensor([[-1.75j]]), torch.tensor([[2j, -1j]])):
+        checked({"rms_norm": lambda a, b: F.rms_norm(a, a.shape[-1:], b)}, z, torch.randn(z.shape[1], dtype=z.dtype))
+
+
 def test_ldexp_by_infinity():
     z = torch.tensor([1 - 2j, 0.5 + 0j, -1 + 3j, 2 + 1j, 1 + 1j])
     exponents = torch.tensor([torch.inf, -torch.inf, torch.nan, 200.0, 2.25])

@@ -131,6 +131,8 @@ def test_attention_with_its_weights() -> None:
     check(lambda q, k: op(q, k, k, enable_gqa=True, scale=0.3), q, k)
     check(lambda q, k: op(q, k, k, is_causal=True), q.half(), torch.rand(1, 4, 5, 8).half(), rtol=2e-3, atol=2e-3)
     check(lambda q, k: op(q, k, k), torch.randint(-3, 4, (1, 4, 3, 8)), torch.rand(1, 4, 5, 8))
+    check(lambda q, k: op(q, k, k), torch.rand(1, 4, 3, 8) > 0.5, torch.rand(1, 4, 5, 8))
+    check(op, torch.tensor([True, True, False]), torch.zeros(1, 2, 3), torch.zeros(1, 2, 1))
     mask = torch.zeros(3, 5).masked_fill(torch.rand(3, 5) > 0.5, -float("inf"))
     mask[1] = -float("inf")
     check(lambda q, k, mask: op(q, k, k, mask), q, torch.rand(1, 4, 5, 8), mask)

@@ -7,6 +7,7 @@
 #include "lowering/common.h"
 #include "lowering/complex/complex_call.h"
 #include "lowering/complex/complex_functions.h"
+#include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
@@ -188,7 +189,9 @@ Complex rms_norm(const Call& call) {
   const double least = call.type == ElementType::float64 ? std::numeric_limits<double>::epsilon()
                                                          : std::numeric_limits<float>::epsilon();
   mean = g.op("Add", mean, g.scalar_like(mean, call.number("eps", least)));
-  const Complex scale = complex_function("aten::rsqrt")(g, {mean, mean_of(g, square.im, axes, true)});
+  // PyTorch's sums begin with 0: those of -0, which would give the other root, are 0.
+  const Formula im(g, mean_of(g, square.im, axes, true));
+  const Complex scale = complex_function("aten::rsqrt")(g, {mean, Value(where(im == 0, 0, im))});
   const Complex result = multiply(g, z, scale);
   return call.is_tensor("weight") ? multiply(g, result, call["weight"]) : result;
 }

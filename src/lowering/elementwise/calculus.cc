@@ -74,7 +74,9 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, const Scalar& 
                 bool cumulative) {
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, y.rank());
-  if (!x && !cumulative && !y.dim(axis).is(0)) {
+  // PyTorch does not compare the sizes of `x` then.
+  if (!cumulative && y.dim(axis).is(0)) return filled(g, *g.result().dims, 0, type);
+  if (!x && !cumulative) {
     // As PyTorch does, subtract half of the two ends from the sum: the sum of integers may wrap around, and
     // infinite ends give NaN.
     Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, end_of_axis);

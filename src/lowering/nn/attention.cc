@@ -181,9 +181,9 @@ std::array<Value, 2> attention_with_weights(GraphBuilder& g, Value query, Value 
                                             std::optional<Value> dropout_mask, std::optional<double> scale,
                                             bool enable_gqa) {
   if (dropout != 0 || dropout_mask) g.refuse("dropout is random; call model.eval() before the export");
-  // The scale makes numbers of float32 of an integer query; the results have its type again.
+  // The scale makes numbers of float32 of an integer or bool query; the results have its type again.
   const ElementType type =
-      is_integral(query.element_type()) ? ElementType::float32 : opmath_type(query.element_type());
+      is_floating_point(query.element_type()) ? opmath_type(query.element_type()) : ElementType::float32;
   query = g.cast(query, type), key = g.cast(key, type), value = g.cast(value, type);
   if (mask) mask = g.cast(*mask, type);
   if (enable_gqa) {
