@@ -404,7 +404,10 @@ def _floats(spec: TensorSpec) -> list[float]:
 def _on_inner_edge(arguments: dict[str, Any]) -> bool:
     """Whether a number is on an edge between two of the bins, of one size, of a histogram."""
     numbers, bins = [v for v in arguments["self"].values if math.isfinite(v)], arguments.get("bins", 100)
-    low, high = arguments.get("range") or (min(numbers, default=0), max(numbers, default=0))
+    limits = arguments.get("range") or [min(numbers, default=0), max(numbers, default=0)]
+    if len(limits) != 2:
+        return False
+    low, high = limits
     places = [(number - low) / (high - low) * bins for number in numbers if low < number < high]
     return any(abs(place - round(place)) < 1e-4 and 0 < round(place) < bins for place in places)
 
