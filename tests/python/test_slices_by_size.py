@@ -120,3 +120,26 @@ def test_windows_have_the_size_that_was_cut_out(function: Any, capture: Any, tmp
     with warnings.catch_warnings():
         warnings.simplefilter("error", opbridge.TraceWarning)
         agrees(function, [[(13, 9)], [(8, 4)], [(9, 5)], [(14, 20)], [(31, 7)]], (dims,), capture, tmp_path)
+
+
+def last_of_last(x: torch.Tensor) -> torch.Tensor:
+    x = x[::8]  # torch takes the quotient for a number that may be anything
+    for _ in range(3):
+        x = x[-2:] + x[-2:].cumsum(0)
+    return x
+
+
+def without_ends(x: torch.Tensor) -> torch.Tensor:
+    x = x[::8]
+    for _ in range(3):
+        x = x[1:][:-1] + x[1:][:-1].cumsum(0)
+    return x
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [last_of_last, without_ends])
+def test_sizes_of_slices_of_slices_stay_short(function: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(function, [[(n, 2)] for n in (60, 0, 1, 9, 20, 70)], ({0: "rows"},), capture, tmp_path)
+    exported = opbridge.export(function, (torch.rand(60, 2),), dynamic_shapes=({0: "rows"},), capture=capture)
+    (size, _) = exported.model_proto.graph.output[0].type.tensor_type.shape.dim
+    assert size.dim_param.count("rows") == 1

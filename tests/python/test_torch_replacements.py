@@ -133,6 +133,7 @@ USED = {
     "symbols.CEIL_OF_SYMBOL": "sizes",
     "symbols.INT_FORMAT": "sizes",
     "symbols.FLOAT_FORMAT": "sizes",
+    "symbols.DIFFERENCE_OF_SYMBOLS": "slice",
     "symbols.EXPECTED_SYMBOL": "broadcast",
     "symbols.FLOAT_OF_SYMBOL": "float",
     "symbols.FLOAT_TEXT": "sizes",

@@ -66,6 +66,7 @@ FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
+DIFFERENCE_OF_SYMBOLS = PatchPoint(SymNode, "sub")
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
 FLOOR_OF_SYMBOL = PatchPoint(SymNode, "_floor")
@@ -173,6 +174,7 @@ __all__ = [
     "BROADCAST_SHAPE",
     "CEIL_OF_SYMBOL",
     "CONVERSION_TO_INT",
+    "DIFFERENCE_OF_SYMBOLS",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_PROXIES",

@@ -39,7 +39,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
     patch_shapes_of_unbind,
     patch_shapes_of_unique,
 )
-from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices
+from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices, shorten_differences
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.size_methods import keep_numel_symbolic
 
@@ -60,6 +60,7 @@ def watch_sizes(
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),
+        shorten_differences(),
         leave_overlap_open(),
         keep_sizes_beside_complex(),
         add_missing_shapes(),

@@ -3,6 +3,9 @@
 torch asks whether the index is in range for all sizes, and for the answer it takes the quotients in it apart from the
 sizes: whether ``n - n // 2`` may be negative, or more than ``n``. If it cannot tell, the length of the slice becomes
 data to it. In a quotient, ``n`` is known up to its remainder.
+
+If it cannot tell whether ``x[-2:]`` has two rows, it takes the difference of both indices for the length,
+``n - Max(0, n - 2)``, in which ``n`` stands twice: the length of slices of slices doubles with each.
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ import torch
 
 from opbridge.capture.patching import patch
 from opbridge.capture.symbolic_sizes.multiples import with_least_dividends
-from opbridge.torch_compat.symbols import INDEX_OF_SLICE, FloorDiv, Max, Min
+from opbridge.torch_compat.symbols import (
+    DIFFERENCE_OF_SYMBOLS,
+    INDEX_OF_SLICE,
+    FloorDiv,
+    Max,
+    Min,
+    get_proxy_mode,
+    with_expression,
+)
 
 _MOST_BOUNDS = 32
 
@@ -33,6 +44,21 @@ def find_indices_of_slices() -> contextlib.AbstractContextManager[None]:
         return index if is_never_negative(size - index) else torch.sym_min(index, size)
 
     return patch(INDEX_OF_SLICE, index_of)
+
+
+def shorten_differences() -> contextlib.AbstractContextManager[None]:
+    """Writes ``Min(n, 2)`` for ``n - Max(0, n - 2)``, and so for all extrema where it is not longer."""
+    original = DIFFERENCE_OF_SYMBOLS.original
+
+    def difference(size: Any, index: Any) -> Any:
+        result = original(size, index)
+        if get_proxy_mode() is not None or result.pytype is not int or not isinstance(index.expr, (Max, Min)):
+            return result  # differences of floating-point numbers would be rounded otherwise
+        extremum = Min if isinstance(index.expr, Max) else Max
+        other = extremum(*(size.expr - operand for operand in index.expr.args))
+        return with_expression(result, other) if other.count_ops() <= result.expr.count_ops() else result
+
+    return patch(DIFFERENCE_OF_SYMBOLS, difference)
 
 
 def is_never_negative(number: Any) -> bool:
