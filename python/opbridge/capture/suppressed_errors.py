@@ -22,6 +22,11 @@ class Caught:
             self._error = error
             self._location = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
+    def forget(self, error: BaseException) -> None:
+        """Drops an error that the capture itself has caught."""
+        if self._error is error:
+            self._error = None
+
     def report(self) -> None:
         """Raises a refusal of opbridge again, and warns of any other error. Call it after the model has returned."""
         if isinstance(self._error, Error):

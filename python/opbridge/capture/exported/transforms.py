@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opbridge.capture.failures import T
+from opbridge.capture.loops import has_loops, note_loops
 from opbridge.capture.patching import patch
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
@@ -21,7 +22,8 @@ class _Differentiated(BaseException):
 
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
-    """Calls ``export()``. If the model computes a derivative, or uses vmap and is refused, returns ``trace()``."""
+    """Calls ``export()``. If the model computes a derivative, or is refused and uses vmap or loops over a dynamic axis,
+    returns ``trace()``."""
     has_vmap = False
     enter_vmap = NESTING_OF_VMAP.original
 
@@ -34,14 +36,14 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
         raise _Differentiated
 
     try:
-        with patch(NESTING_OF_VMAP, note_vmap), patch(BACKWARD, stop), patch(DUAL_NUMBERS, stop):
+        with note_loops() as loops, patch(NESTING_OF_VMAP, note_vmap), patch(BACKWARD, stop), patch(DUAL_NUMBERS, stop):
             return export()
     except _Differentiated:
         return trace()
     except UnsupportedError as refusal:
-        if not has_vmap:
+        if not has_vmap and not has_loops(loops):
             raise
         try:
             return trace()
-        except UnsupportedError:
-            raise refusal from None
+        except UnsupportedError as other:
+            raise (refusal if has_vmap else other) from None

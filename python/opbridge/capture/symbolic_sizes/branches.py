@@ -11,6 +11,7 @@ from typing import Any
 import sympy
 import torch
 
+from opbridge.capture.loops import note_loop
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.rewrites.assignments import drops_axis
@@ -288,6 +289,7 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
         frame = sys._getframe(1)
         size, equal = sizes.text_of(symbol), sizes.text_of(value)
         if value.is_number:
+            note_loop(users_frame(frame))
             compared = points.BOOL_OF_SYMBOL.original.__code__ in _torch_code(frame)
             fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame), compared))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:

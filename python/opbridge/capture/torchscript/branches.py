@@ -151,7 +151,7 @@ class _Merge:
         if value is not UNINITIALIZED:
             return value
         with self._recorder.enter(self._bodies[index]):
-            sizes = [size if _is_known(size, self._known) else 1 for size in other.shape]
+            sizes = [size if is_known(size, self._known) else 1 for size in other.shape]
             return torch.zeros(sizes, dtype=other.dtype, device=other.device)
 
     def _decided(self, index: int, value: Any) -> Any:
@@ -180,13 +180,13 @@ def _standing_for(pair: tuple[torch.Tensor, torch.Tensor], known: frozenset[Any]
     return torch.empty(sizes, dtype=pair[0].dtype, device=pair[0].device)
 
 
-def _is_known(size: Any, known: frozenset[Any]) -> bool:
+def is_known(size: Any, known: frozenset[Any]) -> bool:
     return type(size) is int or size.node.expr.free_symbols <= known
 
 
 def _common(a: Any, b: Any, known: frozenset[Any], pair: Any) -> Any:
     of_a, of_b = (size.node.expr if type(size) is torch.SymInt else size for size in (a, b))
-    if of_a == of_b and _is_known(a, known):
+    if of_a == of_b and is_known(a, known):
         return a
     fake: Any = pair[0] if hasattr(pair[0], "fake_mode") else pair[1]
     size = fake.fake_mode.shape_env.create_unbacked_symint()

@@ -45,7 +45,7 @@ def record_loop(
     env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env
     leaves, structure = pytree.tree_flatten(with_tensors(carried))
     start = [number, _flag(goes_on), *map(_as_tensor, leaves)]
-    inside = [_standing_for(value, recorder, env) for value in start]
+    inside = [standing_for(value, recorder, env) for value in start]
     check(inside[0] >= number)
     limited = type(count) is torch.SymInt or count < _NO_LIMIT
     body, condition = Body(), Body()
@@ -60,7 +60,7 @@ def record_loop(
             raise NotRecorded
         ends = [inside[0] + 1, _flag(goes), *map(_as_tensor, made)]
         for before, after in zip(inside, ends, strict=True):
-            _check_alike(before, after)
+            check_alike(before, after)
             if _is_carried(before):
                 recorder.give(after)
     with recorder.enter(condition):
@@ -70,7 +70,7 @@ def record_loop(
         recorder.yield_both(inside[0] < count if limited else None, inside[1])
     operands = [value for _, value in body.operands]
     values = [recorder.value_of(each) for each in start if _is_carried(each)]
-    after = [_standing_for(value, recorder, env) if _is_carried(value) else value for value in start]
+    after = [standing_for(value, recorder, env) if _is_carried(value) else value for value in start]
     arguments = (condition.builder.finish(), body.builder.finish(), values, operands)
     recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
     finished = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, after[2:], strict=True)]
@@ -95,7 +95,7 @@ def _is_carried(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, torch.SymBool, *_INTEGERS))
 
 
-def _standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
+def standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
     """An unknown value of the same type and size."""
     if isinstance(value, torch.Tensor):
         with recorder.pause():
@@ -114,7 +114,7 @@ def _take(recorder: Recorder, values: Sequence[Any]) -> None:
             recorder.take_number(value)
 
 
-def _check_alike(before: Any, after: Any) -> None:
+def check_alike(before: Any, after: Any) -> None:
     """Raises NotRecorded unless each carried tensor keeps its type and size, and all but tensors and integers stay
     equal."""
     if isinstance(before, torch.Tensor):

@@ -25,6 +25,13 @@ class NotRecorded(BaseException):
     model might catch."""
 
 
+class WritesOutside(NotRecorded):
+    """A body writes to ``tensor``, which was not made in it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
 @dataclasses.dataclass(eq=False)
 class Body:
     """What a recorder knows inside of a body: the state that it exchanges when it enters the body.
@@ -36,6 +43,7 @@ class Body:
     known: dict[int, Any] = dataclasses.field(default_factory=dict)
     by_memory: dict[int, Any] = dataclasses.field(default_factory=dict)
     operands: list[tuple[torch.Tensor, _core.ProgramValue]] = dataclasses.field(default_factory=list)
+    taken: set[int] = dataclasses.field(default_factory=set)  # the memory of its inputs
     outer: Body | None = None
 
 
@@ -97,6 +105,8 @@ class WithBodies(abc.ABC):
         value = self._builder.input(self._unique("operand"), tensor.dtype, self._sizes.shape(tensor.shape))
         note_layout(self._builder, value, tensor, self._sizes)
         self._bind(tensor, value, varies)
+        if self._body is not None and has_memory(tensor):
+            self._body.taken.add(storage_id(tensor))
         return value, varies
 
     def take_number(self, number: torch.SymInt) -> None:
@@ -166,14 +176,21 @@ class WithBodies(abc.ABC):
         of_statistics = all(name.startswith("running_") for name in operator.written)
         if of_statistics and not (named.get("training") or named.get("use_input_stats")):
             return
-        if self._body:
-            raise NotRecorded
         written = written_tensors(operator, args, kwargs)
+        for tensor in written if self._body else ():
+            if not self._is_made_inside(tensor):
+                raise WritesOutside(tensor)
         if any(has_memory(tensor) and storage_id(tensor) in self._returned_as_is for tensor in written):
             raise UnsupportedError(
                 "one branch returns a tensor unchanged and the model then writes to it; clone() it in the branch",
                 line_of_frame(sys._getframe(2)),
             )
+
+    def _is_made_inside(self, tensor: torch.Tensor) -> bool:
+        """Whether the body has made the memory of the tensor."""
+        if self._body is None or not has_memory(tensor):
+            return False
+        return storage_id(tensor) in self._by_memory.keys() - self._body.taken
 
     @abc.abstractmethod
     def _unique(self, stem: str) -> str: ...

@@ -239,6 +239,15 @@ class Recorder(WithBodies):
                 self._builder.output(value, "")
         return self._builder.finish()
 
+    @property
+    def names(self) -> tuple[set[str], Counter[str]]:
+        """The names of values so far. Those that are made next follow from them."""
+        return set(self._names), Counter(self._counts)
+
+    @names.setter
+    def names(self, names: tuple[set[str], Counter[str]]) -> None:
+        self._names, self._counts = names
+
     def text_of(self, number: torch.SymInt) -> str:
         """The expression of a dynamic size, with the user's names."""
         return self._sizes.text_of(number.node.expr)
@@ -342,6 +351,12 @@ class Recorder(WithBodies):
         return storage is not None and not storage.expired()
 
     def _constant(self, tensor: torch.Tensor) -> _core.ProgramValue:
+        if self._with_bodies and is_fake(tensor) and id(tensor) not in self._module_names:
+            raise UnsupportedError(
+                "a tensor that a branch or a step of a loop has made is used outside of it, such as one that an object "
+                "keeps; return it, or keep it in a variable",
+                line_of_frame(sys._getframe(1)),
+            )
         name = self._module_names.get(id(tensor)) or self._unique("constant")
         with unset_fake_temporarily():
             value = add_weight(self._builder, name, tensor)

@@ -22,6 +22,8 @@ from opbridge import _core
 from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.loops import retry_with_loops
+from opbridge.capture.loops.recording import record_loops
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
@@ -99,7 +101,7 @@ def _capture_on_fakes(
     from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
-    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed, numbers))
+    return retry_with_builtins(lambda: retry_with_loops(lambda: capture_fake(model, inputs, sizes, changed, numbers)))
 
 
 def follow(
@@ -123,6 +125,7 @@ def follow(
         with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
                 show_eager_types(attributes),
+                record_loops(recorder, attributes, caught),
                 TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause),
                 patch_control_flow(),
                 patch_shallow_copies(),

@@ -1,0 +1,103 @@
+"""What a loop goes through, if the number of items is symbolic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from opbridge.capture.loops.lists import ListOfRows, Rows
+from opbridge.capture.torchscript.loops import fixed
+from opbridge.torch_compat.symbols import always
+
+
+@dataclasses.dataclass
+class Items:
+    """``count`` items, a symbol, of which ``get`` returns the one with the index that it is given."""
+
+    count: torch.SymInt
+    get: Callable[[Any], Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Fixes the number of items."""
+        return (self.get(i) for i in range(int(self.count)))
+
+
+def items_of(iterable: Any) -> Any:
+    """The Items of a tensor or a list, if their number is symbolic; otherwise the iterable itself."""
+    if isinstance(iterable, ListOfRows):
+        iterable = iterable.stacked
+    if (
+        isinstance(iterable, torch.Tensor)
+        and iterable.dim()
+        and type(count := fixed(iterable.shape[0])) is torch.SymInt
+    ):
+        return Items(count, iterable.__getitem__)
+    return iterable
+
+
+def range_of(*limits: Any) -> Any:
+    """``range``, also of symbols."""
+    start, stop, step = (0, *limits, 1) if len(limits) == 1 else (*limits, 1)[:3]
+    count = stop - start
+    if torch.SymInt not in map(type, limits) or type(step) is not int or step == 0:
+        return range(*limits)
+    if step != 1:
+        count = (count + step + (-1 if step > 0 else 1)) // step
+    count = fixed(count)
+    if type(count) is not torch.SymInt:
+        return range(*limits)
+    if always(count.node.shape_env, count.node.expr >= 0) is None:
+        count = torch.sym_max(count, 0)
+    return Items(count, lambda i: start + i * step)
+
+
+def reversed_items(iterable: Any) -> Any:
+    items = items_of(iterable)
+    if not isinstance(items, Items):
+        return reversed(items)
+    return Items(items.count, lambda i: items.get(items.count - 1 - i))
+
+
+def enumerated(iterable: Any, start: Any = 0) -> Any:
+    items = items_of(iterable)
+    if not isinstance(items, Items):
+        return enumerate(items, start)
+    return Items(items.count, lambda i: (i + start, items.get(i)))
+
+
+def zipped(*iterables: Any, **options: Any) -> Any:
+    every = [items_of(each) for each in iterables]
+    counts = {each.count.node.expr if isinstance(each, Items) else None for each in every}
+    if options.keys() - {"strict"} or None in counts or len(counts) != 1:
+        return zip(*iterables, **options)  # noqa: B905 (the options are the model's)
+    return Items(every[0].count, lambda i: tuple(each.get(i) for each in every))
+
+
+def parts_of(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """The result of ``owner.name(…)``, where ``name`` is unbind, split or chunk: a ListOfRows if it is a slice of a
+    tensor for each index of an axis of symbolic size."""
+    tensor, given = (args[0], args[1:]) if owner is torch and args else (owner, args)
+    if isinstance(tensor, torch.Tensor) and (slices := _PARTS[name](tensor, *given, **kwargs)) is not None:
+        return ListOfRows([Rows(slices)])
+    return getattr(owner, name)(*args, **kwargs)
+
+
+def _unbound(tensor: torch.Tensor, dim: int = 0) -> torch.Tensor | None:
+    return tensor.movedim(dim, 0) if type(fixed(tensor.shape[dim])) is torch.SymInt else None
+
+
+def _split(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> torch.Tensor | None:
+    rows = _unbound(tensor, dim) if type(split_size) is int and split_size == 1 else None
+    return None if rows is None else rows.unsqueeze(dim + 1 if dim >= 0 else dim)
+
+
+def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> torch.Tensor | None:
+    size: Any = tensor.shape[dim]
+    is_size = torch.SymInt is type(chunks) is type(size) and chunks.node.expr == size.node.expr
+    return _split(tensor, 1, dim) if is_size else None
+
+
+_PARTS: dict[str, Callable[..., torch.Tensor | None]] = {"unbind": _unbound, "split": _split, "chunk": _chunked}

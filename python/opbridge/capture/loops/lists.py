@@ -1,0 +1,138 @@
+"""Lists of which a loop makes as many items as a dynamic size says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import without_modes
+
+
+class Unread(torch.Tensor):
+    """The item of a list, in its memory, that torch finds if it reads the list: none of the true ones."""
+
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+        _refuse()
+
+
+class Rows:
+    """Items of a list that are the slices of a tensor along its first axis."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class ListOfRows(list[Any]):
+    """Stands for a list of single tensors and of ``Rows``. Functions of torch that stack or concatenate tensors take
+    it; any other use is refused."""
+
+    def __init__(self, pieces: Iterable[torch.Tensor | Rows]) -> None:
+        with without_modes():
+            super().__init__([torch.empty(0).as_subclass(Unread)])
+        self.pieces = list(pieces)
+
+    @property
+    def stacked(self) -> torch.Tensor:
+        """All items along a new first axis."""
+        pieces = [piece.tensor if isinstance(piece, Rows) else piece.unsqueeze(0) for piece in self.pieces]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def concatenated(self, dim: int) -> torch.Tensor:
+        pieces = []
+        for piece in self.pieces:
+            if isinstance(piece, Rows):
+                axis = dim if dim >= 0 else piece.tensor.dim() - 1 + dim
+                piece = piece.tensor.movedim(0, axis).flatten(axis, axis + 1)
+            pieces.append(piece)
+        return torch.cat(pieces, dim)
+
+    def append(self, item: Any) -> None:
+        self.pieces.append(_tensor(item))
+
+    def extend(self, items: Iterable[Any]) -> None:
+        self.pieces += items.pieces if isinstance(items, ListOfRows) else map(_tensor, items)
+
+    def insert(self, index: Any, item: Any) -> None:
+        if index != 0:
+            _refuse()
+        self.pieces.insert(0, _tensor(item))
+
+    def reverse(self) -> None:
+        self.pieces = self[::-1].pieces
+
+    def __iadd__(self, items: Iterable[Any]) -> ListOfRows:  # type: ignore[misc]  # not as list's
+        self.extend(items)
+        return self
+
+    def __add__(self, items: Any) -> Any:
+        made = ListOfRows(self.pieces)
+        made.extend(items)
+        return made
+
+    def __radd__(self, items: Any) -> Any:
+        made = ListOfRows(map(_tensor, items))
+        made.extend(self)
+        return made
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            if index == slice(None, None, -1):
+                turned = (Rows(piece.tensor.flip(0)) if isinstance(piece, Rows) else piece for piece in self.pieces)
+                return ListOfRows(reversed(list(turned)))
+            return ListOfRows([Rows(self.stacked[index])])
+        if type(index) is int and index in (0, -1):
+            piece = self.pieces[index]
+            return piece.tensor[index] if isinstance(piece, Rows) else piece
+        return self.stacked[index]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        _refuse()
+
+    __len__ = __iter__ = __reversed__ = __contains__ = __setitem__ = __delitem__ = __mul__ = __rmul__ = _refuse
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    index = count = pop = remove = clear = copy = sort = _refuse
+
+
+class StackLists(TorchFunctionMode):
+    """Lets the functions of torch that join tensors take a ListOfRows."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func in _JOINING:
+            tensors = args[0] if args else given.get("tensors")
+            if isinstance(tensors, ListOfRows):
+                return _JOINING[func](*args, **given)
+        return func(*args, **given)
+
+
+def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:
+    stacked = tensors.stacked
+    return stacked.movedim(0, dim)
+
+
+def _cat(tensors: ListOfRows, dim: int = 0, axis: int | None = None) -> torch.Tensor:
+    return tensors.concatenated(dim if axis is None else axis)
+
+
+_JOINING: dict[Any, Any] = {torch.stack: _stack, torch.cat: _cat, torch.concat: _cat, torch.concatenate: _cat}
+
+
+def _tensor(item: Any) -> torch.Tensor:
+    if not isinstance(item, torch.Tensor):
+        _refuse()
+    return item
+
+
+def _refuse() -> NoReturn:
+    raise UnsupportedError(
+        "a list with as many items as a dynamic size says can only be extended, indexed, stacked and concatenated; "
+        "stack it with torch.stack(…) and compute with the tensor"
+    )

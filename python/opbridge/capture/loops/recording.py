@@ -1,0 +1,365 @@
+"""Loops of symbolic length, as ``scan`` nodes of the program."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.loops.iterables import Items
+from opbridge.capture.loops.lists import ListOfRows, Rows, StackLists
+from opbridge.capture.loops.runtime import Step, recording
+from opbridge.capture.source import line_of_frame
+from opbridge.capture.state.attributes import Attributes
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.torchscript.branches import is_known
+from opbridge.capture.torchscript.loops import check_alike, standing_for
+from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import check, has_memory, pytree, storage_id
+from opbridge.torch_compat.messages import is_branch_on_data
+
+_INTEGERS = (int, torch.SymInt)
+_SYMBOL_OF_DATA = re.compile(r"\bz?uf?\d+\b")
+
+
+@contextlib.contextmanager
+def record_loops(recorder: Recorder, attributes: Attributes, caught: Caught) -> Iterator[None]:
+    """Makes nodes of the loops of functions that call the runtime."""
+    if not recorder.with_bodies:
+        yield
+        return
+    token = recording.set(_Loops(recorder, attributes, caught))
+    try:
+        with StackLists():
+            yield
+    finally:
+        recording.reset(token)
+
+
+class _Loops:
+    def __init__(self, recorder: Recorder, attributes: Attributes, caught: Caught) -> None:
+        self._recorder = recorder
+        self._attributes = attributes
+        self._caught = caught
+
+    def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]:
+        """If a variable has a value of another type or shape after the first step, such as one that is None before,
+        that step comes before the node."""
+        before = self._attributes.changes()
+        why = "change a shape, a number or something outside of the loop"
+        for done in (0, 1):
+            try:
+                if done:
+                    if not items.count >= 1:
+                        return tuple(values)
+                    values = list(step(items.get(0), *values))
+                return _Loop(self._recorder, items, done, step, values, shared).recorded()
+            except WritesOutside:
+                if self._recorder.in_body:
+                    raise  # perhaps to a variable of the loop around it
+            except NotRecorded:
+                pass
+            except Exception as error:
+                self._caught.forget(error)
+                if is_branch_on_data(error):
+                    why = "branch by their number or by data"
+                elif done:
+                    raise
+            if self._attributes.changes() != before:
+                break
+        raise UnsupportedError(
+            f"a loop runs '{self._recorder.text_of(items.count)}' times, which depends on a dynamic size, and its "
+            f"steps {why}, which a loop of a graph cannot; compute with operators of tensors instead, or make the size "
+            "constant",
+            line_of_frame(sys._getframe(1)),
+        )
+
+
+class _Grows(NotRecorded):
+    """A step appends to the list that is the variable with this index."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Counts(NotRecorded):
+    """A step changes the integer that is the leaf with this index."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Growing(list[Any]):
+    """Stands for a list in a step that only extends it, either at its end or at its front."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_front = False
+
+    def __iadd__(self, items: Any) -> Any:  # type: ignore[misc]  # not as list's
+        self.extend(items)
+        return self
+
+    def insert(self, index: Any, item: Any) -> None:
+        if index != 0 or (list.__len__(self) and not self.at_front):
+            raise NotRecorded
+        self.at_front = True
+        list.append(self, item)
+
+    def items(self) -> list[Any]:
+        """In the order in which the step has added them."""
+        return [list.__getitem__(self, i) for i in range(list.__len__(self))]
+
+    def _refuse(self, *_: Any) -> Any:
+        raise NotRecorded
+
+    __len__ = __iter__ = __reversed__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = _refuse
+    __add__ = __mul__ = __bool__ = index = count = pop = remove = clear = copy = sort = reverse = _refuse  # type: ignore[assignment]
+    __eq__ = _refuse
+
+
+class _Loop:
+    """The variables are ``values``; their leaves, such as the tensors in a list, are numbered through."""
+
+    def __init__(
+        self, recorder: Recorder, items: Items, done: int, step: Step, values: Sequence[Any], shared: set[int]
+    ) -> None:
+        self.recorder = recorder
+        self.items = items
+        self.done = done  # the number of steps that come before the node
+        self.step = step
+        self.values = values
+        self.shared = shared
+        self.growing = {i for i, value in enumerate(values) if isinstance(value, ListOfRows)}
+        self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
+        self.written: set[int] = set()  # the leaves that are tensors to which a step writes
+        self.counting: set[int] = set()  # the leaves that are integers which a step changes
+        self.leaves: list[Any] = []
+        self.variables: list[int] = []  # of the leaves
+        self.structures: list[Any] = []
+        for i, value in enumerate(values):
+            leaves, structure = pytree.tree_flatten(value)
+            self.leaves += leaves
+            self.variables += [i] * len(leaves)
+            self.structures.append(structure)
+
+    @property
+    def carried(self) -> list[int]:
+        """The leaves of which each step may give the next one another value."""
+        every = ((i, leaf) for i, leaf in enumerate(self.leaves) if self.variables[i] not in self.growing)
+        return [i for i, leaf in every if isinstance(leaf, torch.Tensor) or i in self.counting]
+
+    def with_leaves(self, leaves: Mapping[int, Any]) -> list[Any]:
+        """The variables with other values of some leaves."""
+        every = iter([leaves.get(i, leaf) for i, leaf in enumerate(self.leaves)])
+        return [
+            pytree.tree_unflatten(list(itertools.islice(every, structure.num_leaves)), structure)
+            for structure in self.structures
+        ]
+
+    def recorded(self) -> tuple[Any, ...]:
+        while True:
+            try:
+                return self._recorded()
+            except _Grows as found:
+                if found.index in self.growing or found.index in self.shared:
+                    raise
+                self.growing.add(found.index)
+            except _Counts as found:
+                self.counting.add(found.index)
+            except WritesOutside as write:
+                memory = {storage_id(write.tensor)} if has_memory(write.tensor) else set()
+                new = {i for i, each in self.inside.items() if _is_in(each, memory)} - self.written
+                if not new:
+                    raise
+                self.written |= new
+
+    def _recorded(self) -> tuple[Any, ...]:
+        recorder, count = self.recorder, self.items.count - self.done
+        names = recorder.names
+        step = _Step(self, count)
+        after_step, recorder.names = recorder.names, names
+        try:
+            again = _Step(self, count)
+        except Exception as error:
+            raise NotRecorded from error
+        finally:
+            recorder.names = after_step
+        if step.text != again.text:
+            raise NotRecorded  # it changes something besides the variables
+        carried = self.carried
+        outside = [*self.leaves, *(tensor for tensor, _ in step.body.operands)]
+        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in outside):
+            raise UnsupportedError("a loop over a dynamic axis has no gradients; make the size constant")
+        values = [recorder.value_of(self.leaves[i]) for i in carried]
+        slices = [recorder.value_of(torch.arange(count))]
+        operands = [value for _, value in step.body.operands]
+        after = [standing_for(self.leaves[i], recorder, count.node.shape_env) for i in carried]
+        with recorder.pause():
+            rows = {i: [_rows_of(each, count) for each in items] for i, items in step.appended.items()}
+        recorder.call_bodies("scan", (step.graph, values, slices, operands), [*after, *itertools.chain(*rows.values())])
+        for i, now in zip(carried, after, strict=True):
+            step.note_shared(i, step.after[i], now)
+        for i, items in step.appended.items():
+            for each, made in zip(items, rows[i], strict=True):
+                step.note_shared(None, each, made)
+        results = dict(zip(carried, after, strict=True))
+        for i in self.written:
+            self.leaves[i].copy_(results.pop(i))
+        after_loop = self.with_leaves(results)
+        for i, added in rows.items():
+            after_loop[i] = _extended(self.values[i], added, i in step.at_front)
+        return tuple(after_loop[i] if i in step.changed else before for i, before in enumerate(self.values))
+
+
+class _Step:
+    """One step, recorded into a body. ``appended`` are the tensors that it appends to the lists that grow."""
+
+    def __init__(self, loop: _Loop, count: torch.SymInt) -> None:
+        self._loop = loop
+        recorder, env = loop.recorder, _environment(count)
+        self.body = Body()
+        self.appended: dict[int, list[torch.Tensor]] = {}
+        self.at_front: set[int] = set()
+        before = {i: standing_for(loop.leaves[i], recorder, env) for i in loop.carried}
+        self.inside = loop.inside = before
+        self._known = frozenset(env.var_to_range)
+        index = env.create_unbacked_symint()
+        with recorder.enter(self.body):
+            for each in before.values():
+                if isinstance(each, torch.Tensor):
+                    recorder.take(each)
+                else:
+                    recorder.take_number(each)
+            recorder.take_number(index)
+            check(index >= 0)
+            self._own = {i: before[i].clone() for i in loop.written}
+            before = before | self._own
+            given = loop.with_leaves(before)
+            for i in loop.growing:
+                given[i] = _Growing()
+            lists = [list(each) if type(each) is list else None for each in given]
+            results = loop.step(loop.items.get(index + loop.done), *given)
+            after = self.after = self._leaves_of(results, given, lists)
+            self.changed = {
+                loop.variables[i] for i, now in enumerate(after) if now is not before.get(i, loop.leaves[i])
+            }
+            self.changed |= {i for i, items in self.appended.items() if items}
+            self._check(before, after)
+            for i in loop.carried:
+                recorder.give(after[i])
+            for each in itertools.chain(*self.appended.values()):
+                recorder.give(each)
+        self.graph = self.body.builder.finish()
+        self.text = _without_names_of_symbols(str(self.graph))
+
+    def note_shared(self, index: int | None, result: Any, made: Any) -> None:
+        """Records that ``made``, which stands for a result of the last step or of all steps, may share memory with a
+        tensor from outside: a later write to one may change the other. A leaf that no step changes stays itself."""
+        loop = self._loop
+        if not isinstance(result, torch.Tensor) or (index is not None and result is self.inside.get(index)):
+            return
+        for tensor, _ in self.body.operands:
+            loop.recorder.note_returned_as_is(result, [tensor], made)
+        for i, each in self.inside.items():
+            if has_memory(result) and _is_in(each, {storage_id(result)}):
+                loop.recorder.note_returned_as_is(loop.leaves[i], [loop.leaves[i]], made)
+
+    def _leaves_of(self, results: Sequence[Any], given: Sequence[Any], lists: Sequence[Any]) -> list[Any]:
+        """The leaves of the variables after the step."""
+        after: list[Any] = []
+        for i, (result, before) in enumerate(zip(results, given, strict=True)):
+            if i in self._loop.growing:
+                if result is not before:
+                    raise NotRecorded
+                self.appended[i] = before.items()
+                self.at_front |= {i} if before.at_front else set()
+                after += pytree.tree_leaves(self._loop.values[i])
+                continue
+            leaves, structure = pytree.tree_flatten(result)
+            if structure != self._loop.structures[i]:
+                is_longer = type(result) is list and lists[i] is not None and len(result) > len(lists[i])
+                if is_longer and (_begins_with(result, lists[i]) or _begins_with(result[::-1], lists[i][::-1])):
+                    raise _Grows(i)
+                raise NotRecorded
+            after += leaves
+        return after
+
+    def _check(self, before: Mapping[int, Any], after: Sequence[Any]) -> None:
+        """Raises NotRecorded unless the next step can begin with these leaves."""
+        loop = self._loop
+        for i, (leaf, now) in enumerate(zip(loop.leaves, after, strict=True)):
+            if i in loop.written and now is not self._own[i]:
+                raise NotRecorded
+            if i not in before and type(leaf) in _INTEGERS and _is_other_integer(now, leaf):
+                raise _Counts(i)
+            check_alike(before.get(i, leaf), now)
+        appended = list(itertools.chain(*self.appended.values()))
+        for each in appended:
+            if not isinstance(each, torch.Tensor) or not all(is_known(size, self._known) for size in each.shape):
+                raise NotRecorded
+        if any(isinstance(loop.values[i], (list, dict)) for i in self.changed & loop.shared):
+            raise NotRecorded
+        self._check_writes([now for i, now in enumerate(after) if i not in loop.written] + appended)
+
+    def _check_writes(self, results: Sequence[Any]) -> None:
+        """Raises NotRecorded if a write changes anything besides the variable that is written to."""
+        loop = self._loop
+        own = {storage_id(each) for each in self._own.values()}
+        written = {storage_id(loop.leaves[i]) for i in loop.written}
+        outside = [leaf for i, leaf in enumerate(loop.leaves) if i not in loop.written]
+        outside += [tensor for tensor, _ in self.body.operands]
+        if any(_is_in(each, own) for each in results) or any(_is_in(each, written) for each in outside):
+            raise NotRecorded
+        if len(written) < len(loop.written):
+            raise NotRecorded
+
+
+def _begins_with(items: list[Any], others: list[Any]) -> bool:
+    return all(map(operator.is_, items, others))
+
+
+def _environment(size: torch.SymInt) -> Any:
+    return size.node.shape_env
+
+
+def _is_other_integer(now: Any, before: Any) -> bool:
+    if type(now) not in _INTEGERS:
+        return False
+    one, other = (each.node.expr if type(each) is torch.SymInt else each for each in (now, before))
+    return bool(one != other)
+
+
+def _is_in(value: Any, memory: set[int]) -> bool:
+    """Whether the value is a tensor in some of the memory."""
+    return isinstance(value, torch.Tensor) and has_memory(value) and storage_id(value) in memory
+
+
+def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
+    return torch.empty((count, *item.shape), dtype=item.dtype, device=item.device)
+
+
+def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -> ListOfRows:
+    """The list with the tensors that the steps add to it, each step one of each of ``rows``."""
+    for each in rows:
+        check_alike(rows[0], each)
+    made = ListOfRows([])
+    made.extend(before)
+    if rows:
+        added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
+        made.pieces.insert(0 if at_front else len(made.pieces), Rows(added.flip(0) if at_front else added))
+    return made
+
+
+def _without_names_of_symbols(text: str) -> str:
+    """The text with the symbols of sizes that depend on data numbered in their order."""
+    numbers: dict[str, str] = {}
+    return _SYMBOL_OF_DATA.sub(lambda found: numbers.setdefault(found.group(), f"u{len(numbers)}"), text)

@@ -1,0 +1,364 @@
+"""Rewrites functions such that their loops are calls: ``for item in items: body`` becomes ``a, b = each(items, step,
+…)``, where ``step(item, a, b)`` runs the body and returns the variables. The new code does what the old code did."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import copy
+import linecache
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from opbridge.capture.symbolic_sizes.syntax import syntax_tree
+
+Node = TypeVar("Node", bound=ast.AST)
+
+_RUNTIME = "opbridge.capture.loops"  # the constant in whose place the new code has the runtime
+_STEP = "opbridge_step"
+_ITEM = "opbridge_item"
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Import)
+_NEEDING_THEIR_FRAME = frozenset({"super", "locals", "vars", "dir", "eval", "exec"})
+_ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
+_PARTS = frozenset({"unbind", "split", "chunk"})
+_CHANGING_LISTS = frozenset({"append", "extend", "insert"})
+
+
+def code_with_calls(function: types.FunctionType, runtime: Any) -> types.CodeType | None:
+    """The code of the function with its loops as calls of ``runtime``; None if it has none that can be one."""
+    original = function.__code__
+    linecache.checkcache(original.co_filename)
+    tree = syntax_tree.__wrapped__(original.co_filename)  # the file may have changed
+    found = _definition(original, tree)
+    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
+        return None
+    rewriting = _Rewriting(found, _ITERATORS - function.__globals__.keys())
+    code = _compiled(rewriting.function(), original)
+    if not rewriting.has_loops or code.co_freevars != original.co_freevars:
+        return None
+    return _with_runtime(code, original.co_name, runtime)
+
+
+def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.CodeType:
+    """The code of the function. Its free variables are variables of a function around it."""
+    function.decorator_list, function.returns = [], None
+    function.args.defaults, function.args.kw_defaults = [], [None] * len(function.args.kwonlyargs)
+    for given in _parameters_of(function):
+        given.annotation = None
+    variables = [ast.Assign([_stored_name(name)], ast.Constant(None)) for name in original.co_freevars]
+    around = ast.FunctionDef("around", _parameters(), [*variables, function], [])
+    module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), function))
+    flags = original.co_flags & __future__.annotations.compiler_flag
+    code: types.CodeType = compile(module, original.co_filename, "exec", flags, dont_inherit=True)
+    for name in ("around", function.name):
+        code = next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
+    return code
+
+
+def _is_defined_by(found: ast.FunctionDef, tree: ast.Module, original: types.CodeType) -> bool:
+    """Whether the definition in the file is still that of the function. It may have been compiled with the whole file
+    or alone: a call of what the file imports has other instructions."""
+    module = compile(tree, original.co_filename, "exec", dont_inherit=True)
+    alone = _compiled(copy.deepcopy(found), original)
+    return any(_is_same(code, original) for code in (*_codes_in(module), alone))
+
+
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _codes_in(each)
+
+
+def _is_private(node: ast.AST) -> bool:
+    """Whether the node has a name that a class around it would change, as ``self.__cell``."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name.startswith("__") and not name.endswith("__")
+
+
+def _is_same(code: types.CodeType, original: types.CodeType) -> bool:
+    """Whether the code does what the original does."""
+    if len(code.co_consts) != len(original.co_consts):
+        return False
+    names = ("co_name", "co_firstlineno", "co_code", "co_names", "co_varnames", "co_cellvars", "co_freevars")
+    if any(getattr(code, name) != getattr(original, name) for name in names):
+        return False
+    return all(
+        _is_same(one, other)
+        if isinstance(one, types.CodeType) and isinstance(other, types.CodeType)
+        else repr(one) == repr(other)
+        for one, other in zip(code.co_consts, original.co_consts, strict=True)
+    )
+
+
+def _definition(code: types.CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+    """The definition of a function in its file; its first line is that of its first decorator."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeType:
+    def changed(constant: Any) -> Any:
+        if isinstance(constant, types.CodeType):
+            return _with_runtime(constant, name, runtime)
+        return runtime if type(constant) is str and constant == _RUNTIME else constant
+
+    own = name if code.co_name == _STEP else code.co_name
+    return code.replace(co_consts=tuple(map(changed, code.co_consts)), co_name=own)
+
+
+class _Rewriting(ast.NodeTransformer):
+    has_loops = False
+
+    def __init__(self, function: ast.FunctionDef, iterators: frozenset[str]) -> None:
+        self._function = copy.deepcopy(function)
+        body = self._function.body
+        self._locals = {each.arg for each in _parameters_of(self._function)} | set(_stored(body))
+        self._captured = {name for scope in _scopes(body) for name in _names(ast.walk(scope))}
+        self._iterators = iterators - self._locals
+        self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
+
+    def function(self) -> ast.FunctionDef:
+        self._function.body = self._block(self._function.body)
+        return self._function
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        changed: list[ast.stmt] = []
+        for i, statement in enumerate(statements):
+            self._following.append(statements[i + 1 :])
+            result = self.visit(statement)
+            self._following.pop()
+            changed += result if isinstance(result, list) else [result]
+        return changed
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, _SCOPES):
+            return node
+        if isinstance(node, (ast.For, ast.While)):
+            self._following.append([node])  # the next step
+        elif isinstance(node, ast.Try):
+            self._following.append([*node.orelse, *node.finalbody, *(s for each in node.handlers for s in each.body)])
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, field, self._block(value))
+            elif isinstance(value, list):
+                value[:] = [self.visit(each) if isinstance(each, ast.AST) else each for each in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, field, self.visit(value))
+        if isinstance(node, (ast.For, ast.While, ast.Try)):
+            self._following.pop()
+        return node
+
+    def visit_For(self, node: ast.For) -> Any:
+        stored = list(dict.fromkeys(_stored([node.target, *node.body])))
+        touched = [name for name in dict.fromkeys(_touched(node.body)) if name in self._locals and name not in stored]
+        kept = [name for name in stored if self._is_read_later(name, node)] + touched
+        if not _can_be_function(node.body) or set(stored + touched) & self._captured:
+            return self.generic_visit(node)
+        self.has_loops = True
+        iterable = self._items(node.iter)
+        self._following.append([node])
+        body = self._block(node.body)
+        self._following.pop()
+        ends = ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in kept], ast.Load()))
+        assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
+        body = [_Continuing(ends).visit(each) for each in body]
+        step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *body, ends], [])
+        values = [ast.Lambda(_parameters(), ast.Name(name, ast.Load())) for name in kept]
+        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *values])
+        ran: ast.stmt = ast.Expr(call)
+        if kept:
+            ran = ast.Assign([ast.Tuple([_stored_name(name) for name in kept], ast.Store())], call)
+        following = self._block(node.orelse)
+        return [_placed(each, node) for each in (step, ran)] + following
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        (first, *others), inner = node.generators, [node.elt]
+        leaves = any(isinstance(each, (ast.NamedExpr, ast.Await)) for each in ast.walk(node))
+        if others or first.ifs or first.is_async or leaves or _needs_its_frame(inner):
+            return self.generic_visit(node)
+        self.has_loops = True
+        one = ast.comprehension(first.target, ast.Tuple([ast.Name(_ITEM, ast.Load())], ast.Load()), [], 0)
+        element = ast.Subscript(ast.ListComp(self.visit(node.elt), [one]), ast.Constant(0), ast.Load())
+        made = ast.Lambda(_parameters(_ITEM), element)
+        return _placed(_call("listed", [self._items(first.iter), made]), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _PARTS:
+            owner, name = node.func.value, ast.Constant(node.func.attr)
+            return _placed(_call("parts", [owner, name, *node.args], node.keywords), node)
+        return node
+
+    def _items(self, node: ast.expr) -> ast.expr:
+        """What a loop goes through, with iterators of which the number of items may be symbolic."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._iterators):
+            changed: ast.expr = self.visit(node)
+            return changed
+        given = [self.visit(each) if node.func.id == "range" else self._items(each) for each in node.args]
+        return _placed(_call(node.func.id, given, node.keywords), node)
+
+    def _is_read_later(self, name: str, loop: ast.For) -> bool:
+        """Whether a value that a step gives a variable may be read by a later step or after the loop."""
+        if _first_use(name, [ast.Assign([loop.target], ast.Constant(None)), *loop.body]) == "read":
+            return True
+        for block in reversed(self._following):
+            use = _first_use(name, block)
+            if use is not None:
+                return use == "read"
+        return False
+
+
+class _Continuing(ast.NodeTransformer):
+    """Replaces the ``continue`` of a loop by the end of its step."""
+
+    def __init__(self, end: ast.Return) -> None:
+        self._end = end
+
+    def visit_Continue(self, node: ast.Continue) -> ast.AST:
+        return ast.copy_location(copy.deepcopy(self._end), node)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return node if isinstance(node, (ast.For, ast.While, *_SCOPES)) else super().generic_visit(node)
+
+
+def _placed(node: Node, origin: ast.AST) -> Node:
+    return ast.fix_missing_locations(ast.copy_location(node, origin))
+
+
+def _call(name: str, args: list[Any], keywords: Iterable[ast.keyword] = ()) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Constant(_RUNTIME), name, ast.Load()), args, list(keywords))
+
+
+def _parameters(*names: str) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+
+
+def _parameters_of(function: ast.FunctionDef) -> list[ast.arg]:
+    given = function.args
+    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+    return [each for each in every if each is not None]
+
+
+def _stored_name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def _walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes and those in them that belong to the same function; a comprehension has variables of its own."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, _SCOPES):
+            yield from _walk(ast.iter_child_nodes(node))
+
+
+def _scopes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    return (node for node in _walk(nodes) if isinstance(node, _SCOPES))
+
+
+def _names(nodes: Iterable[ast.AST], context: type = ast.expr_context) -> Iterator[str]:
+    return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
+
+
+def _stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The variables of the function that the nodes assign."""
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            yield node.name
+        if isinstance(node, _COMPREHENSIONS):
+            yield from (each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
+        elif not isinstance(node, _SCOPES):
+            yield from _stored(ast.iter_child_nodes(node))
+
+
+def _touched(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The variables whose lists or tensors the nodes may change: ``name[…] = …``, ``name.append(…)``,
+    ``name.add_(…)``."""
+    for node in _walk(nodes):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            yield from _roots(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            method = node.func.attr
+            if method in _CHANGING_LISTS or (method.endswith("_") and not method.endswith("__")):
+                yield from _roots(node.func.value)
+
+
+def _roots(node: ast.AST) -> Iterator[str]:
+    """The variable whose item, attribute or view the expression is."""
+    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+def _needs_its_frame(nodes: Iterable[ast.AST]) -> bool:
+    return not _NEEDING_THEIR_FRAME.isdisjoint(_names(_walk(nodes)))
+
+
+def _can_be_function(body: list[ast.stmt]) -> bool:
+    """Whether the body of a loop can be a function of its own."""
+    if any(isinstance(node, _LEAVING) for node in _walk(body)) or _needs_its_frame(body):
+        return False
+    return not any(isinstance(node, ast.Break) for node in _own(body))
+
+
+def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes outside of inner loops."""
+    for node in nodes:
+        yield node
+        if isinstance(node, (ast.For, ast.While)):
+            yield from _own(node.orelse)
+        elif not isinstance(node, _SCOPES):
+            yield from _own(ast.iter_child_nodes(node))
+
+
+def _first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
+    """Whether the statements, in their order, may read the variable before all of them that run assign it: "read",
+    "assigned", or None if neither is certain or they do not use it."""
+    for node in statements:
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            if name in _names(ast.walk(node.iter), ast.Load):
+                return "read"
+            is_target = name in _stored([node.target])
+            if not is_target and _first_use(name, node.body) == "read":
+                return "read"
+            if _first_use(name, node.orelse) == "read":
+                return "read"
+        elif isinstance(node, ast.With):
+            if any(name in _names(ast.walk(each), ast.Load) for each in node.items):
+                return "read"
+            use = _first_use(name, node.body)
+            if use is not None:
+                return use
+        elif isinstance(node, ast.If):
+            if name in _names(ast.walk(node.test), ast.Load):
+                return "read"
+            uses = {_first_use(name, node.body), _first_use(name, node.orelse)}
+            if "read" in uses:
+                return "read"
+            if uses == {"assigned"}:
+                return "assigned"
+        else:
+            if name in _names(ast.walk(node), ast.Load) or _augments(node, name):
+                return "read"
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in _stored([node]):
+                return "assigned"
+    return None
+
+
+def _augments(node: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name) and each.target.id == name
+        for each in ast.walk(node)
+    )

@@ -1,0 +1,364 @@
+"""Python loops over an axis of dynamic size, which become nodes with a body."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from dynamic_check import CAPTURES, agrees
+from torch import nn
+
+import opbridge
+
+SHAPES = [[(2, 7, 6)], [(1, 1, 6)], [(3, 2, 6)], [(3, 12, 6)]]
+DYNAMIC = ({0: "batch", 1: "steps"},)
+
+
+class Model(nn.Module):
+    def __init__(self, run: Callable[[Any, torch.Tensor], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.run = run
+        self.cell = nn.GRUCell(6, 6)
+        self.lstm = nn.LSTMCell(6, 5)
+        self.layers = nn.ModuleList(nn.GRUCell(6, 6) for _ in range(2))
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.run(self, x)
+
+
+def cells(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.size(0), 6)
+    outputs = []
+    for t in range(x.size(1)):
+        h = self.cell(x[:, t, :], h)
+        outputs.append(h.unsqueeze(1))
+    return torch.cat(outputs, dim=1), h
+
+
+def state_is_none(self: Any, x: torch.Tensor) -> Any:
+    state = None
+    outputs = []
+    for step in x.unbind(1):
+        state = self.lstm(step, state)
+        outputs.append(state[0])
+    return torch.stack(outputs).transpose(0, 1), *state
+
+
+def rows_of_a_tensor(self: Any, x: torch.Tensor) -> Any:
+    h = 0
+    for step in x.transpose(0, 1):
+        h = torch.tanh(self.linear(step) + h)
+    return h
+
+
+def both_directions(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    forwards, backwards = [], []
+    for t in range(x.shape[1]):
+        h = self.cell(x[:, t], h)
+        forwards.append(h)
+    for t in range(x.shape[1] - 1, -1, -1):
+        h = self.cell(x[:, t], h)
+        backwards.append(h)
+    return torch.cat((torch.stack(forwards, 1), torch.stack(backwards[::-1], 1)), -1)
+
+
+def front(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    outputs: list[torch.Tensor] = []
+    for t in reversed(range(x.shape[1])):
+        h = self.cell(x[:, t], h)
+        outputs.insert(0, h)
+    return torch.stack(outputs, 1)
+
+
+def written(self: Any, x: torch.Tensor) -> Any:
+    out = x.clone()
+    rows = out.view(-1, 6)
+    for t in range(1, x.shape[1]):
+        out[:, t] = out[:, t - 1] * 0.5 + x[:, t]
+    return out, rows.sum(0)
+
+
+def added_in_place(self: Any, x: torch.Tensor) -> Any:
+    total = torch.zeros(x.shape[0], 6)
+    for i in range(x.size(1)):
+        total += x[:, i] / (i + 1)
+    return total
+
+
+def nested(self: Any, x: torch.Tensor) -> Any:
+    sums = torch.zeros(x.shape[0], x.shape[1])
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            sums[i, j] = x[i, j].sum() * i + j
+    return sums
+
+
+def two_layers(self: Any, x: torch.Tensor) -> Any:
+    states = [torch.zeros(x.shape[0], 6) for _ in self.layers]
+    outputs = []
+    for t in range(x.shape[1]):
+        value = x[:, t]
+        for i, layer in enumerate(self.layers):
+            states[i] = layer(value, states[i])
+            value = states[i]
+        outputs.append(value)
+    return torch.stack(outputs, 1), torch.stack(states)
+
+
+def layer_by_layer(self: Any, x: torch.Tensor) -> Any:
+    steps = [x[:, t] for t in range(x.shape[1])]
+    for layer in self.layers:
+        h = torch.zeros(x.shape[0], 6)
+        outputs = []
+        for step in steps:
+            h = layer(step, h)
+            outputs.append(h)
+        steps = outputs
+    return torch.stack(steps, 1)
+
+
+def first_step_differs(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        h = x[:, 0] if t == 0 else h * 0.5 + x[:, t]  # noqa: F821
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
+def may_have_no_steps(self: Any, x: torch.Tensor) -> Any:
+    h = None
+    for t in range(1, x.shape[1]):
+        h = x[:, t] if h is None else h + x[:, t]
+    return x[:, 0] if h is None else h
+
+
+def skipped(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t, (one, other) in enumerate(zip(x.unbind(1), x.flip(1).unbind(1), strict=False)):
+        if t == 0:
+            continue
+        h = h + one * other
+    return h
+
+
+def counted(self: Any, x: torch.Tensor) -> Any:
+    h, k = torch.zeros(x.shape[0], 6), 0
+    for step in x.split(1, dim=1):
+        h = h + step.squeeze(1) * k
+        k += 1
+    return h * k
+
+
+def names_used_again(self: Any, x: torch.Tensor) -> Any:
+    t, y = 5, x.sum(1)
+    for t in range(x.shape[1]):
+        z = y * 0.1 + x[:, t]
+        y = y + z
+    for t in range(3):
+        y = y * t + z
+    return y * t
+
+
+def comprehension(self: Any, x: torch.Tensor) -> Any:
+    return torch.stack([self.linear(x[i]).cumsum(0) * i for i in range(x.shape[0])])
+
+
+RIGHT = (
+    cells,
+    state_is_none,
+    rows_of_a_tensor,
+    both_directions,
+    front,
+    written,
+    added_in_place,
+    nested,
+    two_layers,
+    layer_by_layer,
+    first_step_differs,
+    may_have_no_steps,
+    skipped,
+    counted,
+    names_used_again,
+    comprehension,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", RIGHT, ids=lambda run: run.__name__)
+def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
+
+
+def test_a_loop_is_a_scan(tmp_path: pathlib.Path) -> None:
+    model = agrees(Model(cells), SHAPES, DYNAMIC, "export", tmp_path)
+    assert [node.op_type for node in model.graph.node].count("Scan") == 1
+
+
+def test_constant_sizes_are_unrolled(tmp_path: pathlib.Path) -> None:
+    opbridge.export(Model(cells), (torch.randn(2, 7, 6),), tmp_path / "model.onnx")
+    assert "Scan" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+
+
+class Kept:
+    def __init__(self, h: torch.Tensor) -> None:
+        self.h = h
+        self.steps = 0
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        self.h = self.h * 0.5 + x
+        return self.h
+
+
+def kept_by_an_object(self: Any, x: torch.Tensor) -> Any:
+    kept = Kept(torch.zeros(x.shape[0], 6))
+    return torch.stack([kept.update(x[:, t]) for t in range(x.shape[1])], 1)
+
+
+def counted_by_an_object(self: Any, x: torch.Tensor) -> Any:
+    kept, h = Kept(x[:, 0]), x[:, 0]
+    for t in range(x.shape[1]):
+        kept.update(x[:, t])
+        h = h + x[:, t] * kept.steps
+    return h
+
+
+def kept_by_the_module(self: Any, x: torch.Tensor) -> Any:
+    self.h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        self.h = self.h * 0.5 + x[:, t]
+    return self.h
+
+
+def same_tensor_in_each_row(self: Any, x: torch.Tensor) -> Any:
+    total, outputs = torch.zeros(x.shape[0], 6), []
+    for t in range(x.shape[1]):
+        total += x[:, t]
+        outputs.append(total)
+    return torch.stack(outputs, 1)
+
+
+def read_through_a_view(self: Any, x: torch.Tensor) -> Any:
+    out = torch.zeros_like(x)
+    rows = out.view(-1, 6)
+    for t in range(x.shape[1]):
+        out[:, t] = x[:, t] + rows.sum()
+    return out
+
+
+def list_of_others(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[torch.Tensor] = []
+    kept = {"outputs": outputs}
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t])
+    return torch.stack(kept["outputs"], 1)
+
+
+def written_afterwards(self: Any, x: torch.Tensor) -> Any:
+    x = x.clone()
+    rows = [x[:, t] for t in range(x.shape[1])]
+    x.mul_(2)
+    return torch.stack(rows, 1)
+
+
+def growing(self: Any, x: torch.Tensor) -> Any:
+    out = x[:, :1]
+    for t in range(1, x.shape[1]):
+        out = torch.cat((out, out[:, -1:] * 0.5 + x[:, t : t + 1]), 1)
+    return out
+
+
+def by_parity(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            h = h + x[:, t]
+    return h
+
+
+def left_early(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        h = h + x[:, t]
+        if t >= 3:
+            break
+    return h
+
+
+def differentiated(self: Any, x: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        h = torch.zeros(x.shape[0], 6)
+        for t in range(x.shape[1]):
+            h = torch.tanh(h * 0.5 + x[:, t])
+        return torch.autograd.grad(h.sum(), x)[0]
+
+
+REFUSED = (
+    (kept_by_an_object, "outside of it"),
+    (counted_by_an_object, "outside of"),
+    (kept_by_the_module, "outside of"),
+    (same_tensor_in_each_row, "outside of the loop"),
+    (read_through_a_view, "outside of the loop"),
+    (list_of_others, "outside of the loop"),
+    (written_afterwards, "then writes to it"),
+    (growing, "change a shape"),
+    (by_parity, "branch by their number"),
+    (left_early, "the model fixes it to 7"),
+    (differentiated, "no gradients"),
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize(("run", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_refuses_what_a_loop_of_a_graph_cannot_do(run: Any, why: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=why):
+        opbridge.export(
+            Model(run), (torch.randn(2, 7, 6),), tmp_path / "model.onnx", dynamic_shapes=DYNAMIC, capture=capture
+        )
+
+
+def test_the_function_keeps_its_code_and_runs_as_before_in_other_threads(tmp_path: pathlib.Path) -> None:
+    code, x = cells.__code__, torch.randn(2, 5, 6)
+    model = Model(cells)
+    with torch.no_grad():
+        want = model(x)[0]
+    differences: list[float] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        with torch.no_grad():
+            while not ended.is_set() or not differences:
+                differences.append(float((model(x)[0] - want).abs().max()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        agrees(model, SHAPES, DYNAMIC, "trace", tmp_path)
+    finally:
+        ended.set()
+        thread.join()
+    assert cells.__code__ is code
+    assert max(differences) == 0
+
+
+@CAPTURES
+def test_assigns_at_a_dynamic_index(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Assigns(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x, n = x.clone(), x.shape[1]
+            x[:, n - 1] = 3.0
+            x[0, n // 2] += 1
+            x[..., n // 3, None, 1:4] = x[:1, 0, None, :3] * 2
+            return x
+
+    agrees(Assigns(), SHAPES, DYNAMIC, capture, tmp_path)
