@@ -362,3 +362,19 @@ def test_assigns_at_a_dynamic_index(capture: Any, tmp_path: pathlib.Path) -> Non
             return x
 
     agrees(Assigns(), SHAPES, DYNAMIC, capture, tmp_path)
+
+
+@torch.jit.script
+def compiled_loop(x: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1] - 1):
+        h = h * 0.5 + x[:, t]
+    return h
+
+
+def test_a_loop_of_torchscript_tells_nothing_about_the_size(tmp_path: pathlib.Path) -> None:
+    def run(self: Any, x: torch.Tensor) -> torch.Tensor:
+        h: torch.Tensor = compiled_loop(x)
+        return h + 100 if x.shape[1] == 1 else h
+
+    agrees(Model(run), SHAPES, DYNAMIC, "trace", tmp_path)

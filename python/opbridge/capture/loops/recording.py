@@ -240,7 +240,7 @@ class _Step:
                 else:
                     recorder.take_number(each)
             recorder.take_number(index)
-            check(index >= 0)
+            check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
             given = loop.with_leaves(before)

@@ -46,13 +46,11 @@ def record_loop(
     leaves, structure = pytree.tree_flatten(with_tensors(carried))
     start = [number, _flag(goes_on), *map(_as_tensor, leaves)]
     inside = [standing_for(value, recorder, env) for value in start]
-    check(inside[0] >= number)
+    check(inside[0] >= number)  # not that it is below the count: torch would infer that the count is above 0
     limited = type(count) is torch.SymInt or count < _NO_LIMIT
     body, condition = Body(), Body()
     with recorder.enter(body):
         _take(recorder, inside)
-        if limited:
-            check(inside[0] < count)
         given = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
         goes, *results = step([inside[0], *pytree.tree_unflatten(given, structure)])
         made, other = pytree.tree_flatten(with_tensors(results))
