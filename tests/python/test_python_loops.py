@@ -168,6 +168,22 @@ def names_used_again(self: Any, x: torch.Tensor) -> Any:
     return y * t
 
 
+def last_of_a_list(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(1, x.shape[1]):
+        outputs.append(x[:, t] * 2)
+    return outputs[-1], outputs[0]
+
+
+def imported_in_a_step(self: Any, x: torch.Tensor) -> Any:
+    h = x.new_zeros(x.shape[0], 6)
+    for step in x.unbind(1):
+        from math import sqrt
+
+        h = h + step
+    return h * sqrt(2)
+
+
 def comprehension(self: Any, x: torch.Tensor) -> Any:
     return torch.stack([self.linear(x[i]).cumsum(0) * i for i in range(x.shape[0])])
 
@@ -188,6 +204,7 @@ RIGHT = (
     skipped,
     counted,
     names_used_again,
+    last_of_a_list,
     comprehension,
 )
 
@@ -313,6 +330,7 @@ REFUSED = (
     (written_afterwards, "then writes to it"),
     (growing, "change a shape"),
     (by_parity, "branch by their number"),
+    (imported_in_a_step, "the model fixes it to 7"),
     (left_early, "the model fixes it to 7"),
     (differentiated, "no gradients"),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import types
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType
@@ -64,7 +63,7 @@ def _with_calls(noted: Iterable[CodeType]) -> dict[FunctionType, CodeType]:
     from opbridge.capture.loops.runtime import RUNTIME
     from opbridge.capture.loops.syntax import code_with_calls
 
-    functions = (each for code in noted for each in gc.get_referrers(code) if isinstance(each, types.FunctionType))
+    functions = (each for code in noted for each in gc.get_referrers(code) if isinstance(each, FunctionType))
     codes = ((function, code_with_calls(function, RUNTIME)) for function in functions)
     return {function: code for function, code in codes if code is not None}
 

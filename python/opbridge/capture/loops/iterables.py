@@ -41,9 +41,9 @@ def items_of(iterable: Any) -> Any:
 def range_of(*limits: Any) -> Any:
     """``range``, also of symbols."""
     start, stop, step = (0, *limits, 1) if len(limits) == 1 else (*limits, 1)[:3]
-    count = stop - start
     if torch.SymInt not in map(type, limits) or type(step) is not int or step == 0:
         return range(*limits)
+    count = stop - start
     if step != 1:
         count = (count + step + (-1 if step > 0 else 1)) // step
     count = fixed(count)
@@ -80,7 +80,7 @@ def parts_of(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """The result of ``owner.name(…)``, where ``name`` is unbind, split or chunk: a ListOfRows if it is a slice of a
     tensor for each index of an axis of symbolic size."""
     tensor, given = (args[0], args[1:]) if owner is torch and args else (owner, args)
-    if isinstance(tensor, torch.Tensor) and (slices := _PARTS[name](tensor, *given, **kwargs)) is not None:
+    if isinstance(tensor, torch.Tensor) and (slices := PARTS[name](tensor, *given, **kwargs)) is not None:
         return ListOfRows([Rows(slices)])
     return getattr(owner, name)(*args, **kwargs)
 
@@ -100,4 +100,4 @@ def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> torch.Tensor | 
     return _split(tensor, 1, dim) if is_size else None
 
 
-_PARTS: dict[str, Callable[..., torch.Tensor | None]] = {"unbind": _unbound, "split": _split, "chunk": _chunked}
+PARTS: dict[str, Callable[..., torch.Tensor | None]] = {"unbind": _unbound, "split": _split, "chunk": _chunked}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import without_modes
@@ -20,6 +19,20 @@ class Unread(torch.Tensor):
         _refuse()
 
 
+class UnreadList(list[Any]):
+    """A list that cannot be read, but for what a class that is derived from it can."""
+
+    def _refuse(self) -> NoReturn:
+        _refuse()
+
+    def _read(self, *_: Any, **__: Any) -> Any:
+        self._refuse()
+
+    __len__ = __iter__ = __reversed__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = _read
+    __bool__ = __add__ = __mul__ = __rmul__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _read
+    index = count = pop = remove = clear = copy = sort = reverse = _read
+
+
 class Rows:
     """Items of a list that are the slices of a tensor along its first axis."""
 
@@ -27,7 +40,7 @@ class Rows:
         self.tensor = tensor
 
 
-class ListOfRows(list[Any]):
+class ListOfRows(UnreadList):
     """Stands for a list of single tensors and of ``Rows``. Functions of torch that stack or concatenate tensors take
     it; any other use is refused."""
 
@@ -65,7 +78,7 @@ class ListOfRows(list[Any]):
     def reverse(self) -> None:
         self.pieces = self[::-1].pieces
 
-    def __iadd__(self, items: Iterable[Any]) -> ListOfRows:  # type: ignore[misc]  # not as list's
+    def __iadd__(self, items: Iterable[Any]) -> Any:  # type: ignore[misc]  # not as list's
         self.extend(items)
         return self
 
@@ -85,32 +98,12 @@ class ListOfRows(list[Any]):
                 turned = (Rows(piece.tensor.flip(0)) if isinstance(piece, Rows) else piece for piece in self.pieces)
                 return ListOfRows(reversed(list(turned)))
             return ListOfRows([Rows(self.stacked[index])])
-        if type(index) is int and index in (0, -1):
-            piece = self.pieces[index]
-            return piece.tensor[index] if isinstance(piece, Rows) else piece
+        if type(index) is int and index in (0, -1) and not isinstance(self.pieces[index], Rows):
+            return self.pieces[index]
         return self.stacked[index]
 
     def __bool__(self) -> bool:
         return True
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        _refuse()
-
-    __len__ = __iter__ = __reversed__ = __contains__ = __setitem__ = __delitem__ = __mul__ = __rmul__ = _refuse
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    index = count = pop = remove = clear = copy = sort = _refuse
-
-
-class StackLists(TorchFunctionMode):
-    """Lets the functions of torch that join tensors take a ListOfRows."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if func in _JOINING:
-            tensors = args[0] if args else given.get("tensors")
-            if isinstance(tensors, ListOfRows):
-                return _JOINING[func](*args, **given)
-        return func(*args, **given)
 
 
 def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:
@@ -122,7 +115,19 @@ def _cat(tensors: ListOfRows, dim: int = 0, axis: int | None = None) -> torch.Te
     return tensors.concatenated(dim if axis is None else axis)
 
 
-_JOINING: dict[Any, Any] = {torch.stack: _stack, torch.cat: _cat, torch.concat: _cat, torch.concatenate: _cat}
+def _joining(function: Callable[..., Any], join: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tensors = args[0] if args else kwargs.get("tensors")
+        return (join if isinstance(tensors, ListOfRows) else function)(*args, **kwargs)
+
+    return call
+
+
+# The functions of torch that join tensors, with those to call instead, which take a ListOfRows too.
+JOINING: dict[Any, Any] = {
+    torch.stack: _joining(torch.stack, _stack),
+    **{function: _joining(function, _cat) for function in (torch.cat, torch.concat, torch.concatenate)},
+}
 
 
 def _tensor(item: Any) -> torch.Tensor:

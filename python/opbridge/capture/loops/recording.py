@@ -8,18 +8,18 @@ import operator
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import ListOfRows, Rows, StackLists
+from opbridge.capture.loops.lists import ListOfRows, Rows, UnreadList
 from opbridge.capture.loops.runtime import Step, recording
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.torchscript.branches import is_known
-from opbridge.capture.torchscript.loops import check_alike, standing_for
+from opbridge.capture.torchscript.loops import check_alike, expression_of, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
@@ -38,8 +38,7 @@ def record_loops(recorder: Recorder, attributes: Attributes, caught: Caught) -> 
         return
     token = recording.set(_Loops(recorder, attributes, caught))
     try:
-        with StackLists():
-            yield
+        yield
     finally:
         recording.reset(token)
 
@@ -97,7 +96,7 @@ class _Counts(NotRecorded):
         self.index = index
 
 
-class _Growing(list[Any]):
+class _Growing(UnreadList):
     """Stands for a list in a step that only extends it, either at its end or at its front."""
 
     def __init__(self) -> None:
@@ -118,12 +117,8 @@ class _Growing(list[Any]):
         """In the order in which the step has added them."""
         return [list.__getitem__(self, i) for i in range(list.__len__(self))]
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self) -> NoReturn:
         raise NotRecorded
-
-    __len__ = __iter__ = __reversed__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = _refuse
-    __add__ = __mul__ = __bool__ = index = count = pop = remove = clear = copy = sort = reverse = _refuse  # type: ignore[assignment]
-    __eq__ = _refuse
 
 
 class _Loop:
@@ -223,9 +218,9 @@ class _Loop:
 class _Step:
     """One step, recorded into a body. ``appended`` are the tensors that it appends to the lists that grow."""
 
-    def __init__(self, loop: _Loop, count: torch.SymInt) -> None:
+    def __init__(self, loop: _Loop, count: Any) -> None:
         self._loop = loop
-        recorder, env = loop.recorder, _environment(count)
+        recorder, env = loop.recorder, count.node.shape_env
         self.body = Body()
         self.appended: dict[int, list[torch.Tensor]] = {}
         self.at_front: set[int] = set()
@@ -234,12 +229,7 @@ class _Step:
         self._known = frozenset(env.var_to_range)
         index = env.create_unbacked_symint()
         with recorder.enter(self.body):
-            for each in before.values():
-                if isinstance(each, torch.Tensor):
-                    recorder.take(each)
-                else:
-                    recorder.take_number(each)
-            recorder.take_number(index)
+            take(recorder, [*before.values(), index])
             check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
@@ -299,7 +289,8 @@ class _Step:
         for i, (leaf, now) in enumerate(zip(loop.leaves, after, strict=True)):
             if i in loop.written and now is not self._own[i]:
                 raise NotRecorded
-            if i not in before and type(leaf) in _INTEGERS and _is_other_integer(now, leaf):
+            are_integers = i not in before and type(leaf) in _INTEGERS and type(now) in _INTEGERS
+            if are_integers and expression_of(now) != expression_of(leaf):
                 raise _Counts(i)
             check_alike(before.get(i, leaf), now)
         appended = list(itertools.chain(*self.appended.values()))
@@ -325,17 +316,6 @@ class _Step:
 
 def _begins_with(items: list[Any], others: list[Any]) -> bool:
     return all(map(operator.is_, items, others))
-
-
-def _environment(size: torch.SymInt) -> Any:
-    return size.node.shape_env
-
-
-def _is_other_integer(now: Any, before: Any) -> bool:
-    if type(now) not in _INTEGERS:
-        return False
-    one, other = (each.node.expr if type(each) is torch.SymInt else each for each in (now, before))
-    return bool(one != other)
 
 
 def _is_in(value: Any, memory: set[int]) -> bool:

@@ -9,15 +9,9 @@ from typing import Any, Protocol
 
 from opbridge.capture.loops import iterables
 from opbridge.capture.loops.iterables import Items, items_of
+from opbridge.capture.torchscript.branches import UNINITIALIZED
 
 Step = Callable[..., tuple[Any, ...]]
-
-
-class Unassigned:
-    """The value of a variable that has none."""
-
-
-UNASSIGNED = Unassigned()
 
 
 class Recording(Protocol):
@@ -76,4 +70,4 @@ def _value_of(variable: Callable[[], Any]) -> Any:
     try:
         return variable()
     except NameError:
-        return UNASSIGNED
+        return UNINITIALIZED

@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from opbridge.capture.loops.iterables import PARTS
 from opbridge.capture.symbolic_sizes.syntax import syntax_tree
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -20,10 +21,10 @@ _STEP = "opbridge_step"
 _ITEM = "opbridge_item"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Import)
+_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+_OF_SCOPES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom)  # change what a name means
 _NEEDING_THEIR_FRAME = frozenset({"super", "locals", "vars", "dir", "eval", "exec"})
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
-_PARTS = frozenset({"unbind", "split", "chunk"})
 _CHANGING_LISTS = frozenset({"append", "extend", "insert"})
 
 
@@ -192,7 +193,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _PARTS:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             owner, name = node.func.value, ast.Constant(node.func.attr)
             return _placed(_call("parts", [owner, name, *node.args], node.keywords), node)
         return node
@@ -308,7 +309,7 @@ def _needs_its_frame(nodes: Iterable[ast.AST]) -> bool:
 
 def _can_be_function(body: list[ast.stmt]) -> bool:
     """Whether the body of a loop can be a function of its own."""
-    if any(isinstance(node, _LEAVING) for node in _walk(body)) or _needs_its_frame(body):
+    if any(isinstance(node, (*_LEAVING, *_OF_SCOPES)) for node in _walk(body)) or _needs_its_frame(body):
         return False
     return not any(isinstance(node, ast.Break) for node in _own(body))
 

@@ -50,7 +50,7 @@ def record_loop(
     limited = type(count) is torch.SymInt or count < _NO_LIMIT
     body, condition = Body(), Body()
     with recorder.enter(body):
-        _take(recorder, inside)
+        take(recorder, inside)
         given = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
         goes, *results = step([inside[0], *pytree.tree_unflatten(given, structure)])
         made, other = pytree.tree_flatten(with_tensors(results))
@@ -62,7 +62,7 @@ def record_loop(
             if _is_carried(before):
                 recorder.give(after)
     with recorder.enter(condition):
-        _take(recorder, inside)
+        take(recorder, inside)
         for tensor, _ in body.operands:
             recorder.lift(condition, tensor)
         recorder.yield_both(inside[0] < count if limited else None, inside[1])
@@ -104,7 +104,7 @@ def standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
     return env.create_unbacked_symint() if type(value) in _INTEGERS else value
 
 
-def _take(recorder: Recorder, values: Sequence[Any]) -> None:
+def take(recorder: Recorder, values: Sequence[Any]) -> None:
     for value in values:
         if isinstance(value, torch.Tensor):
             recorder.take(value)
@@ -120,7 +120,9 @@ def check_alike(before: Any, after: Any) -> None:
             isinstance(after, torch.Tensor)
             and after.dtype == before.dtype
             and after.dim() == before.dim()
-            and all(a is b or _expression(a) == _expression(b) for a, b in zip(after.shape, before.shape, strict=True))
+            and all(
+                a is b or expression_of(a) == expression_of(b) for a, b in zip(after.shape, before.shape, strict=True)
+            )
         )
     elif type(before) in _INTEGERS:
         alike = type(after) in _INTEGERS
@@ -130,5 +132,5 @@ def check_alike(before: Any, after: Any) -> None:
         raise NotRecorded
 
 
-def _expression(size: Any) -> Any:
+def expression_of(size: Any) -> Any:
     return size.node.expr if type(size) is torch.SymInt else size

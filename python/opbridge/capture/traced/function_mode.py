@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opbridge.capture.loops.lists import JOINING
 from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
@@ -49,7 +50,7 @@ class TensorAccessMode(TorchFunctionMode):
         self._note = note
         self._is_weight = is_weight
         self._pause = pause
-        self._substitutes = {**ScalarMasks().substitutes(), **COPIES, **EAGER_ONLY}
+        self._substitutes = {**ScalarMasks().substitutes(), **COPIES, **EAGER_ONLY, **JOINING}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
