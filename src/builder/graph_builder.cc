@@ -53,6 +53,10 @@ std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::Op
                                                  size_t outputs, std::vector<Value> inputs,
                                                  const std::vector<ir::Attribute>& attributes) {
   if (schema.name() == "Cast") return std::nullopt;  // the wider type would be made by a Cast
+  const auto is_body = [](const ir::Attribute& attribute) {
+    return std::holds_alternative<ir::GraphPtr>(attribute.value);
+  };
+  if (std::ranges::any_of(attributes, is_body)) return std::nullopt;  // whose values have the given types
   std::array<ElementType, onnx::OpSchema::most_types> given{};
   bool cast = false;
   for (size_t i = 0; i < inputs.size(); ++i) {

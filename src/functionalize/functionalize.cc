@@ -396,6 +396,7 @@ class Functionalizer {
       refuse(node, fmt::format("{} changes the shape of {}; use the operator without the underscore", node.op,
                                describe_owner(*owner)));
     }
+    memory_.claim_shape(tensor);
     const std::string_view name = without_overload(node.op);
     const std::string overload = name == "aten::transpose_" ? ".int" : node.op.substr(name.size());
     node.op = std::string(name.substr(0, name.size() - 1)) + overload;

@@ -154,6 +154,19 @@ void Memory::reassign(Tensor& tensor, View& view) {
   tensor.view = &view;
 }
 
+void Memory::claim_shape(const Tensor& tensor) {
+  const Storage& storage = *tensor.view->storage;
+  if (storage.maybe_same == nullptr || tensor.view != storage.whole) return;
+  for (Storage* other : *storage.maybe_same) {
+    if (other == &storage) continue;
+    if (other->owner != nullptr) {
+      refuse(*node_, fmt::format("{} may change the shape of {}; use the operator without the underscore",
+                                 op_, describe_owner(*other->owner)));
+    }
+    other->lost_by = op_;
+  }
+}
+
 // Prepares a write: it must reach the owner of the storage, and makes the elements of storages that may share
 // the memory unknown.
 void Memory::claim(Storage& storage) {

@@ -51,6 +51,9 @@ class Memory {
   void own_if_contiguous(View& view);
   void shared_if_contiguous(View& view, const View& source);
 
+  // Prepares a change of the tensor's shape in place, which those that may be the same tensor would see.
+  void claim_shape(const Tensor& tensor);
+
   // Makes the tensor refer to `view`.
   void reassign(Tensor& tensor, View& view);
 

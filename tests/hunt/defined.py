@@ -253,8 +253,10 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
             return "indices out of the image, to which PyTorch writes"
     if base in _KEEPING_STRIDES and _overlaps(arguments["self"]) and 0 not in arguments["self"].stride:
         return "elements that share memory are written to"
-    if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
-        return "keys and values of different sizes, which are read out of bounds"
+    if base == "_scaled_dot_product_flash_attention_for_cpu" and (
+        arguments["key"].size != arguments["value"].size or arguments["key"].size[:2] != arguments["query"].size[:2]
+    ):
+        return "queries, keys and values of different sizes, which are read out of bounds"
     if "scaled_dot_product" in base and arguments.get("scale") is None and arguments["query"].size[-1:] == (0,):
         return "heads of size 0, whose scores are NaN: PyTorch gives 0 or NaN by the number of keys"
     if "scaled_dot_product" in base and arguments["key"].size[-2:-1] != arguments["value"].size[-2:-1]:
@@ -281,6 +283,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "a tensor that is not contiguous, which PyTorch's kernel takes for one that is"
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
+    ends = arguments.get("include_last_offset") and offsets is not None and list(offsets.values[-1:])
+    if "embedding_bag" in base and ends and ends != [arguments["indices"].size[0]]:
+        return "a last bag that does not end with the indices, for which PyTorch writes out of bounds"
     if "embedding_bag" in base and offsets is not None and offsets.size == (0,) and arguments["indices"].size != (0,):
         return "indices without bags, for which PyTorch writes out of bounds"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)
@@ -290,6 +295,14 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "no numbers, whose counts are integers whatever the weights; a model's result has one element type"
     if base == "addmv" and arguments["mat"].size[:1] == (0,) and math.prod(arguments["self"].size) == 1:
         return "a matrix without rows, for which PyTorch returns as many elements as are added, against its shape rule"
+    if base == "normal" and any(
+        not arguments[name].dtype.is_floating_point
+        for name in ("mean", "std")
+        if isinstance(arguments.get(name), TensorSpec)
+    ):
+        return "integers, which PyTorch takes if there are none, and then returns as such against its shape rule"
+    if base == "bernoulli" and isinstance(arguments.get("p"), TensorSpec) and 0 in arguments["self"].size:
+        return "no numbers to draw, for which PyTorch does not compare the sizes"
     if base == "native_dropout" and 0 in arguments["input"].size:
         return "no numbers, whose mask has their type in eager mode, and bool by PyTorch's shape rule"
     size, stride = arguments.get("size", []), arguments.get("stride", [])
@@ -447,7 +460,7 @@ def _repeats_indices(arguments: dict[str, Any]) -> bool:
     if isinstance(index, TensorSpec) and "dim" in arguments and len(index.size) > 1:
         indices = index.make()
         dim = arguments["dim"]
-        if not -indices.dim() <= dim < indices.dim() or not indices.numel():
+        if indices.is_complex() or not -indices.dim() <= dim < indices.dim() or not indices.numel():
             return False
         lines = indices.movedim(dim, -1).reshape(-1, indices.shape[dim]).tolist()
         return any(len({value % (1 << 20) for value in line}) < len(line) for line in lines) or bool(

@@ -72,6 +72,14 @@ def seeds_without_drawing(x: torch.Tensor) -> torch.Tensor:
 
 
 @CAPTURES
+def test_a_seed_of_torch_by_which_the_model_drew_before(capture: Any, tmp_path: pathlib.Path) -> None:
+    x = torch.ones(3, 4)
+    seeds_torch(x)
+    with pytest.raises(opbridge.UnsupportedError, match="the model sets the seed of torch's generator"):
+        opbridge.export(seeds_torch, (x,), tmp_path / "m.onnx", capture=capture)
+
+
+@CAPTURES
 @SIZES
 def test_a_seed_of_torch(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
     before = torch.get_rng_state()

@@ -13,6 +13,7 @@ from torch import nn
 
 import opbridge
 import opbridge.capture
+from checking.models import compare, loaded
 from opbridge import TraceWarning, UnsupportedError, _core
 from opbridge.runtime import run, session
 
@@ -439,6 +440,38 @@ def test_scattering_of_its_own_elements_is_refused(capture, tmp_path):
         with pytest.raises(UnsupportedError, match="reads a view of the tensor that it writes to"):
             opbridge.export(function, (example,), path, capture=capture)
     opbridge.export(one_number, (torch.randn(5, 3),), path, capture=capture, verify=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("returned", [lambda x: x.type_as(x), lambda x: x.to("cpu")])
+def test_the_shape_of_what_may_be_an_input_is_not_changed(returned, capture, tmp_path):
+    def model(x):
+        x[0] -= 1.5
+        y = returned(x)
+        y.transpose_(0, 1)
+        return y
+
+    with pytest.raises(opbridge.UnsupportedError, match="chang"):
+        opbridge.export(model, (torch.randn(2, 3),), tmp_path / "m.onnx", capture=capture, mutations_as_outputs=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_result_that_may_be_another_tensor_is_rearranged(capture, tmp_path):
+    def model(x):
+        y = (x * 2).to("cpu")
+        y.transpose_(0, 1)
+        return y.unsqueeze_(0) + 1
+
+    def read_afterwards(x):
+        y = x * 2
+        z = y.to("cpu")
+        z.transpose_(0, 1)
+        return y + 1
+
+    x, path = torch.randn(2, 3), tmp_path / "m.onnx"
+    for each in (model, read_afterwards):
+        opbridge.export(each, (x,), path, capture=capture)
+        compare(each, loaded(path), [(x,)])
 
 
 def _shift(to, of):

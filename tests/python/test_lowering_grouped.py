@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 import torch
 from lowering_check import check
+
+import opbridge
 
 
 def product(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
@@ -28,6 +32,12 @@ def test_groups_of_rows(opset: int) -> None:
     x, weight = torch.rand(10, 8), torch.rand(4, 8, 16)
     others = [(x, weight, rows(0, 4, 0, 6)), (x, weight, rows(10, 0, 0, 0))]
     check(product, x, weight, rows(3, 0, 5, 2), opset=opset, also=others)
+
+
+def test_groups_of_rows_of_a_type_that_loops_take_later(tmp_path: pathlib.Path) -> None:
+    x, weight = torch.rand(3, 8, dtype=torch.bfloat16), torch.rand(1, 8, 8, dtype=torch.bfloat16)
+    with pytest.raises(opbridge.UnsupportedError, match="opset_version=16"):
+        opbridge.export(product, (x, weight, rows(3)), tmp_path / "model.onnx", capture="trace", opset_version=13)
 
 
 @on_newer_torch

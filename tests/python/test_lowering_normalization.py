@@ -177,6 +177,13 @@ def test_group_norm_of_integers_without_elements_is_refused(tmp_path):
         opbridge.export(function, inputs, tmp_path / "model.onnx", capture="trace")
 
 
+def test_instance_norm_without_pixels():
+    norm = torch.ops.aten.instance_norm
+    w, number = torch.tensor([2.0, -1.0, 0.5]), torch.tensor(3.0)
+    check(lambda x: norm(x, w, w + 1, None, None, True, 0.1, 1e-02, True), torch.randn(2, 3))
+    check(lambda x: norm(x, number, number, None, None, True, 0.1, 1e-05, True), torch.randn(2, 1, 4))
+
+
 def test_integers_without_elements():
     norm = torch.ops.aten.instance_norm
     check(lambda x: norm(x, None, None, None, None, True, 0.1, 1e-05, True), torch.zeros(4, 1, 0, dtype=torch.int64))

@@ -63,6 +63,7 @@ with look_up():
     CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
     DETACH = torch.ops.aten.detach.default
     DETERMINANTS = (torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default)
+    ZEROS_OF_LAYOUT = torch.ops.aten._new_zeros_with_same_feature_meta.default
     EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
     PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
     TRANSFORMS = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
@@ -253,6 +254,7 @@ __all__ = [
     "PRE_DISPATCH",
     "RESHAPE_FROM_TENSOR",
     "SHAPE_AS_TENSOR",
+    "ZEROS_OF_LAYOUT",
     "DataDependentOutputException",
     "DisablePythonDispatcher",
     "DisableTorchFunction",

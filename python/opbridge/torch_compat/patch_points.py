@@ -7,6 +7,8 @@ import importlib
 from typing import Any
 
 import torch
+import torch._functorch.eager_transforms
+import torch._functorch.vmap
 import torch._vmap_internals
 import torch.fx._symbolic_trace
 import torch.fx.traceback
@@ -41,6 +43,8 @@ VMAP_OF_GRADIENTS = PatchPoint(torch._vmap_internals, "_vmap")  # of autograd.gr
 VMAP_OF_DERIVATIVES = PatchPoint(torch.autograd.functional, "_vmap")  # of jacobian(…, strategy="forward-mode")
 JACOBIAN = PatchPoint(torch.autograd.functional, "jacobian")
 BASIS_OF_OUTPUTS = PatchPoint(torch.autograd.functional, "_construct_standard_basis_for")
+BASES_OF_OUTPUTS = PatchPoint(torch._functorch.eager_transforms, "_chunked_standard_basis_for_")  # of jacrev and jacfwd
+CHUNKS_OF_VMAP = PatchPoint(torch._functorch.vmap, "_get_chunked_inputs")
 
 # The fast paths of transformers.
 FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")

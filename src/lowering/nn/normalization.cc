@@ -237,6 +237,7 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
                     double momentum, double eps, Ignored) {
   if (!use_input_stats) return batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {});
   if (element_count(input).is(0)) return input;
+  if (input.rank() == 2) return scaled_and_shifted(g, g.op("Sub", input, input), weight, bias);
   const ElementType type = input.element_type();
   const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
@@ -247,7 +248,8 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
   }
   const std::vector<Dim> channels{x.dim(1)};
   auto values = [&](std::optional<Value> given, double otherwise) {
-    return given ? g.cast(*given, x.element_type()) : filled(g, channels, otherwise, x.element_type());
+    return given ? g.cast(g.reshape(*given, channels), x.element_type())
+                 : filled(g, channels, otherwise, x.element_type());
   };
   Value result = g.op("InstanceNormalization", x, values(weight, 1), values(bias, 0), attr("epsilon", eps));
   return g.cast(result, type);

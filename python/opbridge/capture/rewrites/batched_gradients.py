@@ -2,6 +2,7 @@
 ``vectorize=True``. torch runs them by an older vmap, whose tensors a capture cannot see.
 
 Without it, jacobian and hessian loop over the elements of the outputs. If their number is dynamic, they are vectorized.
+So are torch.func's jacrev, jacfwd and vmap with a ``chunk_size``: how many chunks there are would be constant.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from opbridge.capture.patching import patch
 from opbridge.capture.source import line_of_frame
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree
-from opbridge.torch_compat.patch_points import BASIS_OF_OUTPUTS, JACOBIAN, VMAP_OF_DERIVATIVES, VMAP_OF_GRADIENTS
+from opbridge.torch_compat.patch_points import (
+    BASES_OF_OUTPUTS,
+    BASIS_OF_OUTPUTS,
+    CHUNKS_OF_VMAP,
+    JACOBIAN,
+    VMAP_OF_DERIVATIVES,
+    VMAP_OF_GRADIENTS,
+)
 
 
 @contextlib.contextmanager
@@ -29,6 +37,8 @@ def follow_batched_gradients() -> Iterator[None]:
         patch(VMAP_OF_DERIVATIVES, _refuse_forward_mode),
         patch(JACOBIAN, _vectorized_by_need(JACOBIAN.original)),
         patch(BASIS_OF_OUTPUTS, _basis),
+        patch(BASES_OF_OUTPUTS, _in_one_by_need(BASES_OF_OUTPUTS.original)),
+        patch(CHUNKS_OF_VMAP, _unchunked_by_need(CHUNKS_OF_VMAP.original)),
     ):
         yield
 
@@ -75,6 +85,29 @@ def _basis(tensors: Sequence[torch.Tensor], numels: Sequence[Any]) -> tuple[torc
         parts.append((rows == columns).to(tensor))
         start = start + numel
     return tuple(parts)
+
+
+def _in_one_by_need(original: Callable[..., Iterator[tuple[torch.Tensor, ...]]]) -> Callable[..., Any]:
+    def bases(
+        tensors: Sequence[torch.Tensor], numels: Sequence[Any], chunk_size: int | None = None
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        # Chunks of one row are not run by vmap, and so cannot be joined.
+        if chunk_size == 1 or not any(isinstance(numel, torch.SymInt) for numel in numels):
+            yield from original(tensors, numels, chunk_size)
+            return
+        parts = zip(_basis(tensors, numels), tensors, strict=True)
+        yield tuple(part.reshape(-1, *tensor.shape) for part, tensor in parts)
+
+    return bases
+
+
+def _unchunked_by_need(original: Callable[..., Any]) -> Callable[..., Any]:
+    def chunks(args: Sequence[Any], axes: Sequence[int | None], batch_size: Any, chunk_size: int) -> Any:
+        if isinstance(batch_size, torch.SymInt):
+            return [tuple(args)]
+        return original(args, axes, batch_size, chunk_size)
+
+    return chunks
 
 
 def _refuse_forward_mode(*_: Any) -> Any:

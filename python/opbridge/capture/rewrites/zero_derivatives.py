@@ -1,5 +1,6 @@
 """What torch computes with derivatives of 0. Its own kernels determine sizes and element types by tensors on the meta
-device: they make symbolic sizes numbers, and tensors of a capture such on the meta device."""
+device: they make symbolic sizes numbers, and tensors of a capture such on the meta device. Those that it leaves to the
+kernels of other operators would reach a capture after it has taken them for ordinary tensors, and read their memory."""
 
 from __future__ import annotations
 
@@ -20,14 +21,18 @@ Size = int | torch.SymInt
 
 
 @contextlib.contextmanager
-def keep_zero_derivatives_fake() -> Iterator[None]:
+def compute_with_zero_derivatives() -> Iterator[None]:
     """Replaces the kernels, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, kernel in _KERNELS.items():
-            replace_kernel(library, aten_overload(name.removeprefix("aten::")), kernel, KEY)
+            replace_kernel(library, _overload(name), kernel, KEY)
         for name in _ON_MEMORY:
-            replace_kernel(library, aten_overload(name), _on_memory(aten_overload(name)), KEY)
+            replace_kernel(library, _overload(name), _on_memory(_overload(name)), KEY)
         yield
+
+
+def _overload(name: str) -> OpOverload:
+    return aten_overload(name.removeprefix("aten::"))
 
 
 def _zeros_like(like: torch.Tensor, sizes: Sequence[Size], *_: Any) -> torch.Tensor:
@@ -60,19 +65,28 @@ def _kind(dtype: torch.dtype) -> tuple[bool, bool]:
     return dtype.is_complex, dtype.is_floating_point
 
 
-def _product(a: torch.Tensor, b: torch.Tensor, **_: Any) -> torch.Tensor:
+def _product(a: torch.Tensor, b: Any, **_: Any) -> torch.Tensor:
+    if not isinstance(b, torch.Tensor):
+        return _multiple(a, b)
     shape, options = _broadcast(a, b)
     return zero_tensor(shape, **options)
 
 
-def _quotient(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _multiple(zeros: torch.Tensor, number: Any) -> torch.Tensor:
+    dtype = torch.result_type(torch.empty(1, dtype=zeros.dtype), number)
+    return zero_tensor(zeros.shape, dtype=dtype, device=zeros.device)
+
+
+def _quotient(a: torch.Tensor, b: Any) -> torch.Tensor:
     if not is_zero_tensor(b):
         return _product(a, b)
     return (torch.zeros_like(a) if is_zero_tensor(a) else a) / torch.zeros_like(b)
 
 
 def _sum(sign: int) -> Callable[..., torch.Tensor]:
-    def call(a: torch.Tensor, b: torch.Tensor, *, alpha: Any = 1) -> torch.Tensor:
+    def call(a: torch.Tensor, b: Any, *, alpha: Any = 1) -> torch.Tensor:
+        if not isinstance(b, torch.Tensor):
+            return in_memory(a) + sign * alpha * b  # type: ignore[no-any-return]
         shape, options = _broadcast(a, b)
         if not is_zero_tensor(a):
             return a.expand(shape).to(**options, copy=True)
@@ -89,14 +103,69 @@ def _on_memory(operator: OpOverload) -> Callable[..., Any]:
     return lambda *args, **kwargs: operator(*pytree.tree_map(in_memory, args), **pytree.tree_map(in_memory, kwargs))
 
 
+_SCATTERS = ("scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two")
+_RESIZES = (
+    *(f"{mode}{rank}d" for mode in ("upsample_nearest", "aten::_upsample_nearest_exact") for rank in (1, 2, 3)),
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+    *("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"),
+)
+_ACTIVATIONS = (
+    *("elu", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "logit"),
+    *("sigmoid", "softplus", "softshrink", "tanh", "threshold", "aten::_prelu_kernel", "glu"),
+)
+_LOSSES = ("mse_loss", "huber_loss", "smooth_l1_loss", "nll_loss", "nll_loss2d")
+_PADS = tuple(f"{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3))
 _ON_MEMORY = (
-    *("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution", "cat", "stack", "where.self", "copy_"),
-    *("clone", "neg", "sum", "sum.dim_IntList", "mean", "mean.dim", "index_select", "index.Tensor", "gather"),
+    *("add.Scalar", "div.Scalar", "mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "addr"),
+    *(
+        "convolution",
+        "convolution_backward",
+        "aten::_trilinear",
+        "complex",
+        "aten::_fft_r2c",
+        "aten::_fft_c2r",
+        "aten::_fft_c2c",
+    ),
+    *("cat", "stack", "where.self", "copy_", "clone", "neg", "masked_fill.Scalar", "masked_fill.Tensor", "lerp.Scalar"),
+    *("sum", "sum.dim_IntList", "mean", "mean.dim", "cumsum", "trace", "addcmul", "addcdiv", "lerp.Tensor"),
+    *("index_select", "index.Tensor", "aten::_unsafe_index.Tensor", "gather", "take", "masked_select", "embedding"),
+    *("index_put", "aten::_unsafe_index_put", "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter"),
+    *("put", "triangular_solve", "linalg_solve_triangular", "aten::_cdist_forward"),
+    *("flip", "roll", "rot90", "tril", "triu", "repeat", "diag_embed", "constant_pad_nd", *_PADS),
+    *("select_backward", "slice_backward", "diagonal_backward", "unfold_backward", "embedding_dense_backward"),
+    *("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", *_SCATTERS),
+    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "col2im", "affine_grid_generator"),
+    *(
+        "avg_pool2d",
+        "avg_pool3d",
+        "aten::_adaptive_avg_pool2d",
+        "aten::_adaptive_avg_pool3d",
+        "max_unpool2d",
+        "max_unpool3d",
+    ),
+    *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
+    *(
+        "mse_loss_backward",
+        "huber_loss_backward",
+        "smooth_l1_loss_backward",
+        "nll_loss_backward",
+        "nll_loss2d_backward",
+    ),
+    *(f"{name}_backward" for name in (*_ACTIVATIONS, *_LOSSES, "native_layer_norm", "native_group_norm")),
+    *(
+        "aten::_softmax_backward_data",
+        "aten::_log_softmax_backward_data",
+        "native_layer_norm_backward",
+        "native_group_norm_backward",
+    ),
+    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
+    *(name for resize in _RESIZES for name in (resize, f"{resize}_backward")),
 )
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {
     "aten::add.Tensor": _sum(1),
     "aten::sub.Tensor": _sum(-1),
     "aten::mul.Tensor": _product,
+    "aten::mul.Scalar": _multiple,
     "aten::linalg_cross": _product,
     "aten::div.Tensor": _quotient,
     "aten::view": _view,

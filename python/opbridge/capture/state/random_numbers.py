@@ -27,6 +27,9 @@ def restore_generators() -> Iterator[list[str]]:
     names of those that were used once the run has ended."""
     of_python, of_numpy, of_torch = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     used: list[str] = []
+    # A model that sets its own seed has left the generator, if it was called before, as it will leave it again.
+    torch.default_generator.manual_seed(torch.default_generator.initial_seed() ^ 1)
+    before = torch.get_rng_state()
     try:
         yield used
     finally:
@@ -36,9 +39,9 @@ def restore_generators() -> Iterator[list[str]]:
         if not all(map(numpy.array_equal, of_numpy, numpy.random.get_state())):
             used.append("numpy.random")
             numpy.random.set_state(of_numpy)
-        if not torch.equal(torch.get_rng_state(), of_torch):
+        if not torch.equal(torch.get_rng_state(), before):
             used.append(_TORCH)
-            torch.set_rng_state(of_torch)
+        torch.set_rng_state(of_torch)
 
 
 def check_drawn_numbers(model: torch.nn.Module, inputs: Inputs, used: list[str]) -> None:

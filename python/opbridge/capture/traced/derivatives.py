@@ -16,11 +16,13 @@ import torch
 
 from opbridge.capture.operators import operator_of
 from opbridge.capture.source import line_of_frame
+from opbridge.capture.traced.written_operators import written
 from opbridge.errors import Error, UnsupportedError
 from opbridge.operators import lacks_gradient
 from opbridge.torch_compat import (
     DETACH,
     DETERMINANTS,
+    ZEROS_OF_LAYOUT,
     OpOverload,
     TorchDispatchMode,
     backward_is_running,
@@ -56,6 +58,8 @@ def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
 
 def form_of_transforms(function: OpOverload, args: Any) -> Callable[..., Any] | None:
     """The function to call instead of an operator whose kernel would make sizes numbers, for tensors of a transform."""
+    if (by_hand := written(function, args)) is not None:
+        return by_hand
     is_affine = function is _ATEN.linear.default and len(args) > 2 and args[2] is not None
     return _linear if is_affine and args[0].dim() > 2 and transforms_are_active() else None
 
@@ -75,6 +79,8 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **(kwargs or {}))
         if _computes_sizes(args, kwargs or {}):
             return func(*args, **(kwargs or {}))
+        if func is ZEROS_OF_LAYOUT:
+            return self._zeros(*args, **(kwargs or {}))
         if func in DETERMINANTS:
             return self._determinant(func, args[0])
         if func is not DETACH:
@@ -84,6 +90,18 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Error as error:  # autograd detaches what it saves in code that must not throw
             self.refusal = error
             return func(*args)
+
+    def _zeros(self, like: torch.Tensor, primal: torch.Tensor, *, self_num_batch_dims: int = 0) -> torch.Tensor:
+        """Records the zeros to which a derivative is copied that has another layout than its tensor. torch's kernel
+        makes them in that layout by their strides, for which it makes sizes numbers."""
+        zeros: torch.Tensor
+        if self_num_batch_dims == 0:
+            options = {"dtype": like.dtype, "memory_format": torch.preserve_format}
+            zeros = self._record(_ATEN.zeros_like.default, (primal,), options)
+        else:
+            shape = [*like.shape[:self_num_batch_dims], *primal.shape]
+            zeros = self._record(_ATEN.new_zeros.default, (like, shape), {})
+        return zeros
 
     def _determinant(self, func: OpOverload, matrices: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Records the factors that the derivative uses. Depending on the layout, which a mapping does not know, torch

@@ -13,7 +13,6 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.known_tensors import give_values, tensors_to_know
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
-from opbridge.capture.rewrites.zero_derivatives import keep_zero_derivatives_fake
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
@@ -97,7 +96,6 @@ def _capture(
         _copy_data_by_memory(),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
-        keep_zero_derivatives_fake(),
         # With ``export``, the number of an input without axes is no symbol with a hint, whose guards would be lost.
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True, export=True) as mode,
     ):

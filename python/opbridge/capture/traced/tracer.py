@@ -12,8 +12,9 @@ where it turns off a shortcut (``symbolic_sizes.tracing_flag``). TorchScript run
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from opbridge.capture.rewrites.copies import patch_shallow_copies
 from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
+from opbridge.capture.rewrites.zero_derivatives import compute_with_zero_derivatives
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
@@ -146,9 +148,15 @@ def follow(
         recorder.originals.restore()
 
 
-def _record_operators(
-    recorder: Recorder, note: Callable[[OpOverload, Any], None] | None
-) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _record_operators(recorder: Recorder, note: Callable[[OpOverload, Any], None] | None) -> Iterator[None]:
+    kernels = contextlib.ExitStack()
+    prepare = functools.cache(lambda: kernels.enter_context(compute_with_zero_derivatives()))
+
+    def derive(compute: Callable[[], Any]) -> Any:
+        prepare()
+        return record_below(recorder.call, compute)
+
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if note is not None:
             note(function, args)
@@ -164,12 +172,13 @@ def _record_operators(
             with intercept_operators(call):
                 return written(*args, **kwargs)
         form = form_of_numbers(function, args)
-        result = record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
+        result = derive(lambda: recorder.run(form, args, kwargs))
         if function.namespace == "opbridge":
             refuse_missing_gradient(function, result)
         return result
 
-    return intercept_operators(call, derivative=lambda compute: record_below(recorder.call, compute))
+    with kernels, intercept_operators(call, derivative=derive):
+        yield
 
 
 def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:

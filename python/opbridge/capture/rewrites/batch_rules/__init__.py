@@ -79,6 +79,7 @@ _RULES: dict[str, Callable[[Any], BatchRule]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": by_sample(0, 1, 2, 3, 4, 5),
     "aten::native_group_norm": single.group_norm,
     "aten::nll_loss_forward": single.nll_loss,
+    **dict.fromkeys(("aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss"), single.loss),
     "aten::native_layer_norm": along(same={2, 3}),
     "aten::native_layer_norm_backward": single.layer_norm_backward,
     **dict.fromkeys(
@@ -98,6 +99,9 @@ _RULES: dict[str, Callable[[Any], BatchRule]] = {
     "aten::index_reduce": along(1, same={2}),
     "aten::gelu_backward": along(),
     "aten::glu_backward": along(2),
+    "aten::glu_jvp": along(3),
+    "aten::glu_backward_jvp": along(5),
+    "aten::new_empty_strided": single.new_empty_strided,
     **dict.fromkeys(("aten::slice_backward", "aten::unfold_backward"), along(2, sizes=1)),
     "aten::diagonal_backward": along(3, 4, sizes=1),
     "aten::_linalg_solve_ex": single.solve,
@@ -129,7 +133,7 @@ _DECOMPOSED = (
     *("stft", "stft.center", "fft_ihfft2", "fft_ihfftn"),
     *("kl_div", "margin_ranking_loss", "triplet_margin_loss", "multilabel_margin_loss"),
     *("binary_cross_entropy", "binary_cross_entropy_backward", "soft_margin_loss", "soft_margin_loss_backward"),
-    *("multi_margin_loss", "multilabel_margin_loss_forward"),
+    *("multi_margin_loss", "multilabel_margin_loss_forward", "mish_backward"),
     *("isclose", "diagflat", "linalg_tensorsolve", "lu_solve", "renorm", "take", "block_diag", "affine_grid_generator"),
     *(f"_upsample_nearest_exact{rank}d.vec" for rank in (1, 2, 3)),
 )

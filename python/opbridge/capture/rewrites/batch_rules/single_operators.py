@@ -103,6 +103,33 @@ def nll_loss(operator: Any) -> BatchRule:
     return rule
 
 
+def loss(operator: Any) -> BatchRule:
+    def rule(
+        size: Size, axes: Sequence[Any], x: Any, target: Any, reduction: int = 1, *args: Any, **kwargs: Any
+    ) -> Any:
+        rank = max(x.dim() - (axes[0] is not None), target.dim() - (axes[1] is not None)) + 1
+        x, target = (_of_rank(rank, with_batch(*each, size)) for each in ((x, axes[0]), (target, axes[1])))
+        losses = operator(x, target, 0, *args, **kwargs)
+        if reduction == 0 or rank == 1:
+            return losses
+        return losses.flatten(1).mean(1) if reduction == 1 else losses.flatten(1).sum(1)
+
+    return rule
+
+
+def _of_rank(rank: int, batch: torch.Tensor) -> torch.Tensor:
+    """The batch with axes of size 1 before those of its samples."""
+    return batch.reshape(batch.shape[0], *[1] * (rank - batch.dim()), *batch.shape[1:])
+
+
+def new_empty_strided(operator: Any) -> BatchRule:
+    def rule(size: Size, axes: Sequence[Any], like: Any, sizes: Any, strides: Any, **options: Any) -> Any:
+        of_sample = 1 + sum((extent - 1) * stride for extent, stride in zip(sizes, strides, strict=True))
+        return operator(like, [size, *sizes], [of_sample, *strides], **options)
+
+    return rule
+
+
 def solve(operator: Any) -> BatchRule:
     def rule(size: Size, axes: Sequence[Any], a: Any, b: Any, **options: Any) -> Any:
         a, b = with_batch(a, axes[0], size), with_batch(b, axes[1], size)
