@@ -666,6 +666,17 @@ def test_forward_mode_of_operators_with_dynamic_sizes(name, transform, dynamic, 
     check(model, tmp_path, IMAGES, capture=capture, dynamic=dynamic, others=others, rtol=10 * atol, atol=atol)
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
+def test_forward_mode_of_an_operator_in_place(dynamic, capture, tmp_path):
+    def model(x):
+        return pushed(lambda x: (x * 2).lerp_(x, torch.tensor(0.3)).addcmul_(x, x))(x), x.quantile(0.3, dim=1)
+
+    for each in (model, pushed(lambda x: x.quantile(0.3, dim=1))):
+        others = () if dynamic is None else ((torch.randn(1, 6),), (torch.randn(5, 6),))
+        check(each, tmp_path, torch.randn(3, 6), capture=capture, dynamic=dynamic, others=others)
+
+
 def of_each_sample(function: Function) -> Function:
     return vmap(grad(lambda row: function(row).sum()))
 

@@ -124,6 +124,7 @@ USED = {
     "patch_points.TO_SPARSE": "sparse",
     "patch_points.TO_SPARSE_COO": "sparse",
     "patch_points.TO_SPARSE_CSR": "sparse",
+    "patch_points.TEXT_OF_TENSOR": "forward mode",
     "patch_points.VMAP_OF_DERIVATIVES": "batched gradients",
     "patch_points.VMAP_OF_GRADIENTS": "batched gradients",
     "symbols.AS_ARRAY": "sizes",

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch._functorch.eager_transforms
 import torch._functorch.vmap
+import torch._tensor_str
 import torch._vmap_internals
 import torch.fx._symbolic_trace
 import torch.fx.traceback
@@ -45,6 +46,8 @@ JACOBIAN = PatchPoint(torch.autograd.functional, "jacobian")
 BASIS_OF_OUTPUTS = PatchPoint(torch.autograd.functional, "_construct_standard_basis_for")
 BASES_OF_OUTPUTS = PatchPoint(torch._functorch.eager_transforms, "_chunked_standard_basis_for_")  # of jacrev and jacfwd
 CHUNKS_OF_VMAP = PatchPoint(torch._functorch.vmap, "_get_chunked_inputs")
+
+TEXT_OF_TENSOR = PatchPoint(torch._tensor_str, "_str")
 
 # The fast paths of transformers.
 FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")

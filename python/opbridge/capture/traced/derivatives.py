@@ -8,13 +8,15 @@ whose result is differentiated, and each operator that computes a derivative, is
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from opbridge.capture.operators import operator_of
+from opbridge.capture.patching import patch
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.traced.written_operators import written
 from opbridge.errors import Error, UnsupportedError
@@ -30,6 +32,7 @@ from opbridge.torch_compat import (
     pytree,
     transforms_are_active,
 )
+from opbridge.torch_compat.patch_points import TEXT_OF_TENSOR
 
 _META = torch.device("meta")
 _ATEN: Any = torch.ops.aten
@@ -45,6 +48,23 @@ def record_below(record: Call, call: Callable[[], Any]) -> Any:
     if mode.refusal is not None:
         raise mode.refusal
     return result
+
+
+@contextlib.contextmanager
+def show_dual_numbers() -> Iterator[None]:
+    """Shows tensors in forward mode by their sizes. torch shows the arguments of a call that fits another overload than
+    the first one that it tries. In a kernel, it fails to show dual numbers, and leaves the calling thread without
+    derivatives for as long as the traceback exists."""
+    show = TEXT_OF_TENSOR.original
+
+    def text(tensor: torch.Tensor, **options: Any) -> str:
+        if dual_numbers_exist():
+            return f"tensor(..., size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+        shown: str = show(tensor, **options)
+        return shown
+
+    with patch(TEXT_OF_TENSOR, text):
+        yield
 
 
 def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:

@@ -47,6 +47,7 @@ from opbridge.capture.traced.derivatives import (
     have_derivatives,
     record_below,
     refuse_missing_gradient,
+    show_dual_numbers,
 )
 from opbridge.capture.traced.function_mode import TensorAccessMode
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
@@ -133,6 +134,7 @@ def follow(
                 patch_shallow_copies(),
                 patch_torchscript(recorder),
                 refuse_other_threads(),
+                show_dual_numbers(),
                 _record_operators(recorder, note),
                 _leave_torchscript_unfused(),
                 run_uncompiled(),
