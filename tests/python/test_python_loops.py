@@ -249,6 +249,33 @@ def counted_by_an_object(self: Any, x: torch.Tensor) -> Any:
     return h
 
 
+def counted_and_read_afterwards(self: Any, x: torch.Tensor) -> Any:
+    kept = Kept(x[:, 0])
+    for _ in range(x.shape[1]):
+        kept.steps += 1
+    return x * kept.steps
+
+
+def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
+    kept, h = {"steps": 0}, x[:, 0]
+
+    def update() -> None:
+        kept["steps"] += 1
+
+    for t in range(x.shape[1]):
+        update()
+        h = h + x[:, t]
+    return h * kept["steps"]
+
+
+def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
+    seen, h = set(), x[:, 0]
+    for t in range(1, x.shape[1]):
+        seen.add("t")
+        h = h + x[:, t]
+    return h * len(seen)
+
+
 def kept_by_the_module(self: Any, x: torch.Tensor) -> Any:
     self.h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
@@ -323,6 +350,9 @@ def differentiated(self: Any, x: torch.Tensor) -> Any:
 REFUSED = (
     (kept_by_an_object, "outside of it"),
     (counted_by_an_object, "outside of"),
+    (counted_and_read_afterwards, "outside of the loop"),
+    (kept_in_a_dict, "outside of the loop"),
+    (kept_in_a_set, "outside of the loop"),
     (kept_by_the_module, "outside of"),
     (same_tensor_in_each_row, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),

@@ -23,7 +23,7 @@ from opbridge.capture.torchscript.loops import check_alike, expression_of, stand
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import check, has_memory, pytree, storage_id
+from opbridge.torch_compat import DisableTorchFunction, check, has_memory, pytree, storage_id
 from opbridge.torch_compat.messages import is_branch_on_data
 
 _INTEGERS = (int, torch.SymInt)
@@ -60,7 +60,8 @@ class _Loops:
                     if not items.count >= 1:
                         return tuple(values)
                     values = list(step(items.get(0), *values))
-                return _Loop(self._recorder, items, done, step, values, shared).recorded()
+                loop = _Loop(self._recorder, items, done, step, values, shared)
+                return loop.recorded()
             except WritesOutside:
                 if self._recorder.in_body:
                     raise  # perhaps to a variable of the loop around it
@@ -72,7 +73,7 @@ class _Loops:
                     why = "branch by their number or by data"
                 elif done:
                     raise
-            if self._attributes.changes() != before:
+            if self._attributes.changes() != before or not loop.keeps_state:
                 break
         raise UnsupportedError(
             f"a loop runs '{self._recorder.text_of(items.count)}' times, which depends on a dynamic size, and its "
@@ -133,6 +134,8 @@ class _Loop:
         self.step = step
         self.values = values
         self.shared = shared
+        with recorder.pause(), DisableTorchFunction():
+            self._state = Attributes(step, items.get)
         self.growing = {i for i, value in enumerate(values) if isinstance(value, ListOfRows)}
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.written: set[int] = set()  # the leaves that are tensors to which a step writes
@@ -159,6 +162,12 @@ class _Loop:
             pytree.tree_unflatten(list(itertools.islice(every, structure.num_leaves)), structure)
             for structure in self.structures
         ]
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the steps have changed nothing besides the variables and the program, except for tensors, which are
+        refused where they are used."""
+        return self._state.only_tensors_change()
 
     def recorded(self) -> tuple[Any, ...]:
         while True:
@@ -188,7 +197,7 @@ class _Loop:
             raise NotRecorded from error
         finally:
             recorder.names = after_step
-        if step.text != again.text:
+        if step.text != again.text or not self.keeps_state:
             raise NotRecorded  # it changes something besides the variables
         carried = self.carried
         outside = [*self.leaves, *(tensor for tensor, _ in step.body.operands)]

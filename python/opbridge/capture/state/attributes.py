@@ -47,6 +47,7 @@ from opbridge.torch_compat import (
     PARAMETERS,
     DisableTorchFunction,
     buffers_of,
+    is_fake,
     is_transformed,
     parameters_of,
     unset_fake_temporarily,
@@ -55,6 +56,7 @@ from opbridge.torch_compat import (
 _WITHOUT_PARTS = frozenset(
     {int, float, complex, bool, str, bytes, type(None), range, slice, type, types.ModuleType, torch.dtype, torch.device}
 )
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CONTAINERS = frozenset({dict, collections.OrderedDict, list, set, collections.deque})
 
 
@@ -125,6 +127,11 @@ class Attributes:
         with DisableTorchFunction():
             return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
 
+    def only_tensors_change(self) -> bool:
+        """Whether nothing but tensors has been assigned."""
+        with DisableTorchFunction():
+            return all(holder.only_assigns_tensors() for holder in self._holders)
+
     def put_back(self) -> None:
         for holder in self._holders:
             if holder.differing():
@@ -179,6 +186,8 @@ def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder]:
+    if is_fake(value) or isinstance(value, _SYMBOLS) or is_of_opbridge(type(value)):
+        return  # it stands for a value of the model while that is captured
     if isinstance(value, dict):
         yield DictHolder(value)
     elif isinstance(value, (list, collections.deque)):
@@ -188,9 +197,8 @@ def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder
     elif isinstance(value, (tuple, frozenset)):
         yield Holder(value)
     elif isinstance(value, torch.Tensor):
-        # A module may keep a tensor when torch.func's transform has ended, as recurrent ones do. Classes of opbridge
-        # stand for the model's tensors while it is captured.
-        if is_transformed(value) or is_of_opbridge(type(value)):
+        # A module may keep a tensor when torch.func's transform has ended, as recurrent ones do.
+        if is_transformed(value):
             return
         yield TensorHolder(value)
     elif isinstance(value, types.MethodType):

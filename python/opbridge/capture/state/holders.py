@@ -64,6 +64,15 @@ class Holder:
             self.path_of(key) for key in differing if not _same(self.before.get(key, MISSING), now.get(key, MISSING))
         ]
 
+    def only_assigns_tensors(self) -> bool:
+        """Whether all values that are distinguishable from the former ones are tensors."""
+        differing = self.differing()
+        now = self.content() if differing else {}
+        return all(
+            _same(self.before.get(key, MISSING), now.get(key, MISSING)) or _has_only_tensors(now.get(key))
+            for key in differing
+        )
+
     def put(self, key: Any, value: Any) -> bool:
         """Exchanges one of the values, which counts as no change. False if the container cannot."""
         return False
@@ -90,6 +99,9 @@ class EmptyHolder(Holder):
 
     def changes(self) -> list[str]:
         return [self.path_of(key) for key in self.differing()]
+
+    def only_assigns_tensors(self) -> bool:
+        return not self.differing()
 
     def put_back(self) -> None:
         for container in self.owner.values():
@@ -244,6 +256,9 @@ class ListHolder(ChangingHolder):
 
     __slots__ = ()
 
+    def only_assigns_tensors(self) -> bool:
+        return len(self.owner) == len(self.before) and super().only_assigns_tensors()
+
     def put_back(self) -> None:
         self.owner.clear()
         self.owner.extend(self.before.values())
@@ -375,6 +390,12 @@ def _memory_of(tensor: torch.Tensor) -> Any:
     if tensor.layout is not torch.strided or is_wrapper:
         return None
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _has_only_tensors(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_has_only_tensors, value))
+    return isinstance(value, torch.Tensor)
 
 
 def _same(before: Any, now: Any) -> bool:

@@ -176,7 +176,7 @@ class WithBodies(abc.ABC):
         of_statistics = all(name.startswith("running_") for name in operator.written)
         if of_statistics and not (named.get("training") or named.get("use_input_stats")):
             return
-        written = written_tensors(operator, args, kwargs)
+        written = list(written_tensors(operator, args, kwargs))
         for tensor in written if self._body else ():
             if not self._is_made_inside(tensor):
                 raise WritesOutside(tensor)
