@@ -321,11 +321,13 @@ def growing(self: Any, x: torch.Tensor) -> Any:
     return out
 
 
-def by_parity(self: Any, x: torch.Tensor) -> Any:
+def in_a_function_by_parity(self: Any, x: torch.Tensor) -> Any:
+    def update(h: torch.Tensor, t: int) -> torch.Tensor:
+        return h + x[:, t] if t % 2 == 0 else h
+
     h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
-        if t % 2 == 0:
-            h = h + x[:, t]
+        h = update(h, t)
     return h
 
 
@@ -359,7 +361,7 @@ REFUSED = (
     (list_of_others, "outside of the loop"),
     (written_afterwards, "then writes to it"),
     (growing, "change a shape"),
-    (by_parity, "branch by their number"),
+    (in_a_function_by_parity, "by their number in a function"),
     (imported_in_a_step, "the model fixes it to 7"),
     (left_early, "the model fixes it to 7"),
     (differentiated, "no gradients"),

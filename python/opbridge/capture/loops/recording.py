@@ -8,22 +8,24 @@ import operator
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
+from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import ListOfRows, Rows, UnreadList
+from opbridge.capture.loops.lists import ListOfRows, Rows
 from opbridge.capture.loops.runtime import Step, recording
+from opbridge.capture.loops.variables import Growing, Variables, is_in_memory_of
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.torchscript.branches import is_known
+from opbridge.capture.torchscript.branches import Truth, is_known
 from opbridge.capture.torchscript.loops import check_alike, expression_of, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, check, has_memory, pytree, storage_id
+from opbridge.torch_compat import DisableTorchFunction, check, pytree
 from opbridge.torch_compat.messages import is_branch_on_data
 
 _INTEGERS = (int, torch.SymInt)
@@ -70,7 +72,7 @@ class _Loops:
             except Exception as error:
                 self._caught.forget(error)
                 if is_branch_on_data(error):
-                    why = "branch by their number or by data"
+                    why = "branch by data, or by their number in a function that they call"
                 elif done:
                     raise
             if self._attributes.changes() != before or not loop.keeps_state:
@@ -81,6 +83,9 @@ class _Loops:
             "constant",
             line_of_frame(sys._getframe(1)),
         )
+
+    def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any]) -> tuple[Any, ...]:
+        return record_choice(self._recorder, condition, ways, values)
 
 
 class _Grows(NotRecorded):
@@ -97,42 +102,15 @@ class _Counts(NotRecorded):
         self.index = index
 
 
-class _Growing(UnreadList):
-    """Stands for a list in a step that only extends it, either at its end or at its front."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at_front = False
-
-    def __iadd__(self, items: Any) -> Any:  # type: ignore[misc]  # not as list's
-        self.extend(items)
-        return self
-
-    def insert(self, index: Any, item: Any) -> None:
-        if index != 0 or (list.__len__(self) and not self.at_front):
-            raise NotRecorded
-        self.at_front = True
-        list.append(self, item)
-
-    def items(self) -> list[Any]:
-        """In the order in which the step has added them."""
-        return [list.__getitem__(self, i) for i in range(list.__len__(self))]
-
-    def _refuse(self) -> NoReturn:
-        raise NotRecorded
-
-
-class _Loop:
-    """The variables are ``values``; their leaves, such as the tensors in a list, are numbered through."""
-
+class _Loop(Variables):
     def __init__(
         self, recorder: Recorder, items: Items, done: int, step: Step, values: Sequence[Any], shared: set[int]
     ) -> None:
+        super().__init__(values)
         self.recorder = recorder
         self.items = items
         self.done = done  # the number of steps that come before the node
         self.step = step
-        self.values = values
         self.shared = shared
         with recorder.pause(), DisableTorchFunction():
             self._state = Attributes(step, items.get)
@@ -140,28 +118,12 @@ class _Loop:
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.written: set[int] = set()  # the leaves that are tensors to which a step writes
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
-        self.leaves: list[Any] = []
-        self.variables: list[int] = []  # of the leaves
-        self.structures: list[Any] = []
-        for i, value in enumerate(values):
-            leaves, structure = pytree.tree_flatten(value)
-            self.leaves += leaves
-            self.variables += [i] * len(leaves)
-            self.structures.append(structure)
 
     @property
     def carried(self) -> list[int]:
         """The leaves of which each step may give the next one another value."""
         every = ((i, leaf) for i, leaf in enumerate(self.leaves) if self.variables[i] not in self.growing)
         return [i for i, leaf in every if isinstance(leaf, torch.Tensor) or i in self.counting]
-
-    def with_leaves(self, leaves: Mapping[int, Any]) -> list[Any]:
-        """The variables with other values of some leaves."""
-        every = iter([leaves.get(i, leaf) for i, leaf in enumerate(self.leaves)])
-        return [
-            pytree.tree_unflatten(list(itertools.islice(every, structure.num_leaves)), structure)
-            for structure in self.structures
-        ]
 
     @property
     def keeps_state(self) -> bool:
@@ -180,8 +142,7 @@ class _Loop:
             except _Counts as found:
                 self.counting.add(found.index)
             except WritesOutside as write:
-                memory = {storage_id(write.tensor)} if has_memory(write.tensor) else set()
-                new = {i for i, each in self.inside.items() if _is_in(each, memory)} - self.written
+                new = {i for i, each in self.inside.items() if is_in_memory_of(each, [write.tensor])} - self.written
                 if not new:
                     raise
                 self.written |= new
@@ -244,7 +205,7 @@ class _Step:
             before = before | self._own
             given = loop.with_leaves(before)
             for i in loop.growing:
-                given[i] = _Growing()
+                given[i] = Growing()
             lists = [list(each) if type(each) is list else None for each in given]
             results = loop.step(loop.items.get(index + loop.done), *given)
             after = self.after = self._leaves_of(results, given, lists)
@@ -269,7 +230,7 @@ class _Step:
         for tensor, _ in self.body.operands:
             loop.recorder.note_returned_as_is(result, [tensor], made)
         for i, each in self.inside.items():
-            if has_memory(result) and _is_in(each, {storage_id(result)}):
+            if is_in_memory_of(each, [result]):
                 loop.recorder.note_returned_as_is(loop.leaves[i], [loop.leaves[i]], made)
 
     def _leaves_of(self, results: Sequence[Any], given: Sequence[Any], lists: Sequence[Any]) -> list[Any]:
@@ -308,28 +269,12 @@ class _Step:
                 raise NotRecorded
         if any(isinstance(loop.values[i], (list, dict)) for i in self.changed & loop.shared):
             raise NotRecorded
-        self._check_writes([now for i, now in enumerate(after) if i not in loop.written] + appended)
-
-    def _check_writes(self, results: Sequence[Any]) -> None:
-        """Raises NotRecorded if a write changes anything besides the variable that is written to."""
-        loop = self._loop
-        own = {storage_id(each) for each in self._own.values()}
-        written = {storage_id(loop.leaves[i]) for i in loop.written}
-        outside = [leaf for i, leaf in enumerate(loop.leaves) if i not in loop.written]
-        outside += [tensor for tensor, _ in self.body.operands]
-        if any(_is_in(each, own) for each in results) or any(_is_in(each, written) for each in outside):
-            raise NotRecorded
-        if len(written) < len(loop.written):
-            raise NotRecorded
+        others = [now for i, now in enumerate(after) if i not in loop.written]
+        loop.check_writes(self._own, others + appended, [tensor for tensor, _ in self.body.operands])
 
 
 def _begins_with(items: list[Any], others: list[Any]) -> bool:
     return all(map(operator.is_, items, others))
-
-
-def _is_in(value: Any, memory: set[int]) -> bool:
-    """Whether the value is a tensor in some of the memory."""
-    return isinstance(value, torch.Tensor) and has_memory(value) and storage_id(value) in memory
 
 
 def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+import torch
+
 from opbridge.capture.loops import iterables
 from opbridge.capture.loops.iterables import Items, items_of
-from opbridge.capture.torchscript.branches import UNINITIALIZED
+from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
+from opbridge.capture.torchscript.loops import fixed
 
 Step = Callable[..., tuple[Any, ...]]
 
 
 class Recording(Protocol):
-    """Makes a loop of symbolic length a node of the program. ``shared`` are the variables whose value may be a list
-    that others hold too."""
+    """Makes a loop of symbolic length, and a branch of a step by the step's number, a node of the program. ``shared``
+    are the variables whose value may be a list that others hold too."""
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]: ...
+
+    def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any]) -> tuple[Any, ...]: ...
 
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 class _Runtime:
-    """Runs loops as Python does, unless their length is symbolic and ``recording`` is set in this thread."""
+    """Runs loops and their branches as Python does, unless the length of a loop is symbolic and ``recording`` is set in
+    this thread."""
 
     def each(self, iterable: Any, step: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
         """``for item in iterable: a, b = step(item, a, b)`` for the variables a and b; returns their last values."""
@@ -51,6 +57,33 @@ class _Runtime:
 
         return recorder.run(items, step, [[]], set())[0]
 
+    def branch(self, test: Any, yes: Step, no: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
+        """``a, b = yes(a, b) if test else no(a, b)`` for the variables a and b"""
+        values = list(map(_value_of, variables))
+        condition = _undecided(test)
+        if condition is not None:
+            return _recording().choose(condition, (yes, no), values)
+        return (yes if test else no)(*values)
+
+    def chosen(self, test: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+        """``yes() if test else no()``"""
+        return self.branch(test, lambda _: (yes(),), lambda _: (no(),), lambda: UNINITIALIZED)[0]
+
+    def both(self, first: Any, second: Callable[[], Any]) -> Any:
+        """``first and second()``"""
+        condition = _undecided(first)
+        return (second() if first else first) if condition is None else _logically("aten::__and__", condition, second())
+
+    def either(self, first: Any, second: Callable[[], Any]) -> Any:
+        """``first or second()``"""
+        condition = _undecided(first)
+        return (first if first else second()) if condition is None else _logically("aten::__or__", condition, second())
+
+    def negated(self, value: Any) -> Any:
+        """``not value``"""
+        condition = _undecided(value)
+        return not value if condition is None else logically("aten::__not__", [condition])
+
     def parts(self, owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """``owner.name(…)`` for unbind, split and chunk"""
         if recording.get() is None:
@@ -64,6 +97,29 @@ class _Runtime:
 
 
 RUNTIME = _Runtime()
+
+
+def _recording() -> Recording:
+    found = recording.get()
+    assert found is not None
+    return found
+
+
+def _undecided(test: Any) -> Truth | None:
+    """What a branch tests if it depends on the number of a step of a loop that is being recorded."""
+    if recording.get() is None:
+        return None
+    truth = as_truth(fixed(test != 0 if type(test) is torch.SymInt else test))
+    return truth if type(truth) is Truth else None
+
+
+def _logically(name: str, condition: Truth, value: Any) -> Any:
+    """The result of ``and`` or ``or`` of a condition and any other value."""
+    if type(value) is torch.SymInt:
+        value = value != 0
+    if type(value) is torch.SymBool:
+        value = Truth(torch.scalar_tensor(value, dtype=torch.bool))
+    return logically(name, [condition, value if type(value) is Truth else bool(value)])
 
 
 def _value_of(variable: Callable[[], Any]) -> Any:

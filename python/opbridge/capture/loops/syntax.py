@@ -1,5 +1,6 @@
 """Rewrites functions such that their loops are calls: ``for item in items: body`` becomes ``a, b = each(items, step,
-…)``, where ``step(item, a, b)`` runs the body and returns the variables. The new code does what the old code did."""
+…)``, where ``step(item, a, b)`` runs the body and returns the variables. A branch in a body becomes ``a, b =
+branch(test, yes, no, …)`` with functions of the same kind. The new code does what the old code did."""
 
 from __future__ import annotations
 import __future__
@@ -8,7 +9,7 @@ import ast
 import copy
 import linecache
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from opbridge.capture.loops.iterables import PARTS
@@ -18,6 +19,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 _RUNTIME = "opbridge.capture.loops"  # the constant in whose place the new code has the runtime
 _STEP = "opbridge_step"
+_WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -25,6 +27,8 @@ _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _OF_SCOPES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom)  # change what a name means
 _NEEDING_THEIR_FRAME = frozenset({"super", "locals", "vars", "dir", "eval", "exec"})
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
+_OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
+_PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
 _CHANGING_LISTS = frozenset({"append", "extend", "insert"})
 
 
@@ -111,7 +115,7 @@ def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeTy
             return _with_runtime(constant, name, runtime)
         return runtime if type(constant) is str and constant == _RUNTIME else constant
 
-    own = name if code.co_name == _STEP else code.co_name
+    own = name if code.co_name in (_STEP, *_WAYS) else code.co_name
     return code.replace(co_consts=tuple(map(changed, code.co_consts)), co_name=own)
 
 
@@ -122,8 +126,9 @@ class _Rewriting(ast.NodeTransformer):
         self._function = copy.deepcopy(function)
         body = self._function.body
         self._locals = {each.arg for each in _parameters_of(self._function)} | set(_stored(body))
-        self._captured = {name for scope in _scopes(body) for name in _names(ast.walk(scope))}
+        self._captured = {name for scope in _scopes(body) for name in _free(scope)}
         self._iterators = iterators - self._locals
+        self._loops = 0  # around the statement
         self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
 
     def function(self) -> ast.FunctionDef:
@@ -158,36 +163,81 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
     def visit_For(self, node: ast.For) -> Any:
-        stored = list(dict.fromkeys(_stored([node.target, *node.body])))
-        touched = [name for name in dict.fromkeys(_touched(node.body)) if name in self._locals and name not in stored]
-        kept = [name for name in stored if self._is_read_later(name, node)] + touched
-        if not _can_be_function(node.body) or set(stored + touched) & self._captured:
+        next_step = [ast.Assign([node.target], ast.Constant(None)), *node.body]
+        kept = self._variables([node.target, *node.body], next_step)
+        if kept is None or not _can_be_function(node.body):
             return self.generic_visit(node)
         self.has_loops = True
         iterable = self._items(node.iter)
+        node.body = _without_continue(node.body)
         self._following.append([node])
+        self._loops += 1
         body = self._block(node.body)
+        self._loops -= 1
         self._following.pop()
-        ends = ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in kept], ast.Load()))
+        ends = _returning(kept)
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
         body = [_Continuing(ends).visit(each) for each in body]
         step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *body, ends], [])
-        values = [ast.Lambda(_parameters(), ast.Name(name, ast.Load())) for name in kept]
-        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *values])
-        ran: ast.stmt = ast.Expr(call)
-        if kept:
-            ran = ast.Assign([ast.Tuple([_stored_name(name) for name in kept], ast.Store())], call)
+        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
         following = self._block(node.orelse)
-        return [_placed(each, node) for each in (step, ran)] + following
+        return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+
+    def visit_If(self, node: ast.If) -> Any:
+        blocks = (node.body, node.orelse)
+        kept = self._variables([*node.body, *node.orelse])
+        if kept is None or not self._loops or _names_a_value(node.test) or not all(map(_can_be_way, blocks)):
+            return self.generic_visit(node)
+        ways = [
+            ast.FunctionDef(name, _parameters(*kept), [*self._block(block), _returning(kept)], [])
+            for name, block in zip(_WAYS, blocks, strict=True)
+        ]
+        functions = [ast.Name(name, ast.Load()) for name in _WAYS]
+        call = _call("branch", [self._test(node.test), *functions, *_lazily(kept)])
+        return [_placed(each, node) for each in (*ways, _assigning(kept, call))]
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        if not self._loops or _names_a_value(node) or _needs_its_frame([node.body, node.orelse]):
+            return self.generic_visit(node)
+        ways = [ast.Lambda(_parameters(), self.visit(way)) for way in (node.body, node.orelse)]
+        return _placed(_call("chosen", [self._test(node.test), *ways]), node)
+
+    def _test(self, node: ast.expr) -> ast.expr:
+        """A test whose parts need no truth of their own."""
+        if isinstance(node, ast.BoolOp):
+            name = "both" if isinstance(node.op, ast.And) else "either"
+            made = self._test(node.values[-1])
+            for each in reversed(node.values[:-1]):
+                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made)]), node)
+            return made
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return _placed(_call("negated", [self._test(node.operand)]), node)
+        parts = _parts_of(node)
+        if len(parts) > 1:
+            is_in = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In)
+            return self._test(_placed(ast.BoolOp(ast.Or() if is_in else ast.And(), parts), node))
+        changed: ast.expr = self.visit(node)
+        return changed
+
+    def _variables(self, nodes: list[ast.AST], following: Sequence[ast.stmt] = ()) -> list[str] | None:
+        """The variables that a function of the nodes takes and returns; None if it cannot, since other functions have
+        them too. ``following`` may run next."""
+        stored = list(dict.fromkeys(_stored(nodes)))
+        touched = [name for name in dict.fromkeys(_touched(nodes)) if name in self._locals and name not in stored]
+        if set(stored + touched) & self._captured:
+            return None
+        return [name for name in stored if self._is_read_later(name, following)] + touched
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), inner = node.generators, [node.elt]
-        leaves = any(isinstance(each, (ast.NamedExpr, ast.Await)) for each in ast.walk(node))
+        leaves = _names_a_value(node) or any(isinstance(each, ast.Await) for each in ast.walk(node))
         if others or first.ifs or first.is_async or leaves or _needs_its_frame(inner):
             return self.generic_visit(node)
         self.has_loops = True
         one = ast.comprehension(first.target, ast.Tuple([ast.Name(_ITEM, ast.Load())], ast.Load()), [], 0)
+        self._loops += 1
         element = ast.Subscript(ast.ListComp(self.visit(node.elt), [one]), ast.Constant(0), ast.Load())
+        self._loops -= 1
         made = ast.Lambda(_parameters(_ITEM), element)
         return _placed(_call("listed", [self._items(first.iter), made]), node)
 
@@ -206,9 +256,9 @@ class _Rewriting(ast.NodeTransformer):
         given = [self.visit(each) if node.func.id == "range" else self._items(each) for each in node.args]
         return _placed(_call(node.func.id, given, node.keywords), node)
 
-    def _is_read_later(self, name: str, loop: ast.For) -> bool:
-        """Whether a value that a step gives a variable may be read by a later step or after the loop."""
-        if _first_use(name, [ast.Assign([loop.target], ast.Constant(None)), *loop.body]) == "read":
+    def _is_read_later(self, name: str, following: Sequence[ast.stmt]) -> bool:
+        """Whether the value that a variable has after a statement may be read; ``following`` may run next."""
+        if _first_use(name, following) == "read":
             return True
         for block in reversed(self._following):
             use = _first_use(name, block)
@@ -230,6 +280,35 @@ class _Continuing(ast.NodeTransformer):
         return node if isinstance(node, (ast.For, ast.While, *_SCOPES)) else super().generic_visit(node)
 
 
+def _without_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements with what follows ``if …: continue`` in the other way."""
+    changed: list[ast.stmt] = []
+    for i, statement in enumerate(statements):
+        if isinstance(statement, ast.If):
+            ways, rest = [statement.body, statement.orelse], statements[i + 1 :]
+            ends = [bool(way) and isinstance(way[-1], ast.Continue) for way in ways]
+            if any(ends):
+                ways = [way[:-1] if end else way + rest for way, end in zip(ways, ends, strict=True)]
+            body, orelse = map(_without_continue, ways)
+            changed.append(_placed(ast.If(statement.test, body or [ast.Pass()], orelse), statement))
+            if any(ends):
+                break
+        else:
+            changed.append(statement)
+    return changed
+
+
+def _parts_of(node: ast.expr) -> list[ast.expr]:
+    """The comparisons of ``a < b < c`` or of ``a in (b, c)``, if their operands are names and numbers."""
+    if not isinstance(node, ast.Compare) or not all(isinstance(each, _PLAIN) for each in ast.walk(node)):
+        return [node]
+    operands, last = [node.left, *node.comparators], node.comparators[-1]
+    if isinstance(node.ops[0], ast.In) and len(node.ops) == 1 and isinstance(last, (ast.Tuple, ast.List, ast.Set)):
+        return [_placed(ast.Compare(node.left, [ast.Eq()], [each]), node) for each in last.elts] or [node]
+    pairs = zip(operands, node.ops, operands[1:], strict=False)
+    return [_placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
+
+
 def _placed(node: Node, origin: ast.AST) -> Node:
     return ast.fix_missing_locations(ast.copy_location(node, origin))
 
@@ -238,11 +317,30 @@ def _call(name: str, args: list[Any], keywords: Iterable[ast.keyword] = ()) -> a
     return ast.Call(ast.Attribute(ast.Constant(_RUNTIME), name, ast.Load()), args, list(keywords))
 
 
+def _returning(names: list[str]) -> ast.Return:
+    return ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
+
+
+def _lazily(names: list[str]) -> list[ast.Lambda]:
+    """Functions that return the variables, which may have no value."""
+    return [ast.Lambda(_parameters(), ast.Name(name, ast.Load())) for name in names]
+
+
+def _assigning(names: list[str], value: ast.expr) -> ast.stmt:
+    if not names:
+        return ast.Expr(value)
+    return ast.Assign([ast.Tuple([_stored_name(name) for name in names], ast.Store())], value)
+
+
+def _names_a_value(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
+
+
 def _parameters(*names: str) -> ast.arguments:
     return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
 
 
-def _parameters_of(function: ast.FunctionDef) -> list[ast.arg]:
+def _parameters_of(function: Any) -> list[ast.arg]:
     given = function.args
     every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
     return [each for each in every if each is not None]
@@ -262,6 +360,15 @@ def _walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def _scopes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     return (node for node in _walk(nodes) if isinstance(node, _SCOPES))
+
+
+def _free(scope: Any) -> set[str]:
+    """The names in a function or class that may be variables of the function around it."""
+    names = set(_names(ast.walk(scope)))
+    if isinstance(scope, ast.ClassDef) or any(isinstance(each, ast.Nonlocal) for each in ast.walk(scope)):
+        return names
+    body = scope.body if isinstance(scope.body, list) else [scope.body]
+    return names - {each.arg for each in _parameters_of(scope)} - set(_stored(body))
 
 
 def _names(nodes: Iterable[ast.AST], context: type = ast.expr_context) -> Iterator[str]:
@@ -312,6 +419,11 @@ def _can_be_function(body: list[ast.stmt]) -> bool:
     if any(isinstance(node, (*_LEAVING, *_OF_SCOPES)) for node in _walk(body)) or _needs_its_frame(body):
         return False
     return not any(isinstance(node, ast.Break) for node in _own(body))
+
+
+def _can_be_way(block: list[ast.stmt]) -> bool:
+    """Whether a way of a branch can be a function of its own."""
+    return _can_be_function(block) and not any(isinstance(each, (ast.Raise, ast.Continue)) for each in _walk(block))
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +16,8 @@ from opbridge.torch_compat import check, pytree
 from opbridge.torch_compat.symbols import free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
+_INTEGERS = (int, torch.SymInt)
+_INTEGERS = (int, torch.SymInt)
 
 
 class Truth:
@@ -59,9 +63,11 @@ def logically(name: str, arguments: Sequence[Any]) -> Any:
     return Truth(combine(left.tensor.reshape(()), right.tensor.reshape(())))
 
 
-def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[[], list[Any]]]) -> list[Any]:
+def record_branch(
+    recorder: Recorder, condition: Truth, ways: Sequence[Callable[[], list[Any]]], with_numbers: bool = False
+) -> list[Any]:
     """Returns the results of a node with both blocks, which ``ways`` run. Raises NotRecorded if the branch cannot be a
-    node."""
+    node, also if numbers differ unless ``with_numbers``: then they become symbols."""
     bodies = [Body(), Body()]
     known = symbols_before(condition.tensor)
     made: list[list[Any]] = []
@@ -73,10 +79,10 @@ def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[
             for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way adds its own
                 if isinstance(leaf, (torch.Tensor, Truth)):
                     recorder.value_of(leaf.tensor if isinstance(leaf, Truth) else leaf)
-    merge = _Merge(recorder, bodies, condition, known)
+    merge = _Merge(recorder, bodies, condition, known, with_numbers)
     results = [merge.values(*pair) for pair in zip(*made, strict=True)]
     with recorder.pause():
-        tensors = [_standing_for(pair, known) for pair in merge.pairs]
+        stand_ins = [_standing_for(pair, known, condition.tensor) for pair in merge.pairs]
     for body, index in zip(bodies, (0, 1), strict=True):
         with recorder.enter(body):
             for pair in merge.pairs:
@@ -85,32 +91,50 @@ def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[
         for tensor, _ in bodies[1].operands[len(bodies[0].operands) :]:
             recorder.lift(bodies[0], tensor)
     operands = bodies[1].operands
-    for pair, tensor in zip(merge.pairs, tensors, strict=True):
-        for result in pair:
-            recorder.note_returned_as_is(result, [operand for operand, _ in operands], tensor)
+    for pair, made_of_pair in zip(merge.pairs, stand_ins, strict=True):
+        for result in pair if isinstance(made_of_pair, torch.Tensor) else ():
+            recorder.note_returned_as_is(result, [operand for operand, _ in operands], made_of_pair)
     graphs = [body.builder.finish() for body in bodies]
     arguments = (recorder.value_of(condition.tensor), *graphs, [value for _, value in operands])
-    recorder.call_bodies("cond", arguments, tensors)
-    return [merge.finished(result, tensors) for result in results]
+    recorder.call_bodies("cond", arguments, stand_ins)
+    return [merge.finished(result, stand_ins) for result in results]
 
 
 class _Result:
-    """The index of a tensor among the node's results. With ``is_truth``, the tensor stands for a bool."""
+    """The index of a tensor or an integer among the node's results. With ``is_truth``, the tensor stands for a bool."""
 
     def __init__(self, index: int, is_truth: bool) -> None:
         self.index = index
         self.is_truth = is_truth
 
 
+@dataclasses.dataclass(frozen=True)
+class _Float:
+    """The number ``a`` in one way and ``b`` in the other: ``is_a`` and ``is_b`` are 1 and 0 or the reverse."""
+
+    a: float
+    is_a: _Result
+    b: float
+    is_b: _Result
+
+
 class _Merge:
     """Pairs the values that both ways make."""
 
-    def __init__(self, recorder: Recorder, bodies: Sequence[Body], condition: Truth, known: frozenset[Any]) -> None:
-        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+    def __init__(
+        self,
+        recorder: Recorder,
+        bodies: Sequence[Body],
+        condition: Truth,
+        known: frozenset[Any],
+        with_numbers: bool,
+    ) -> None:
+        self.pairs: list[tuple[Any, Any]] = []  # of tensors or integers
         self._recorder = recorder
         self._bodies = bodies
         self._condition = condition
         self._known = known
+        self._with_numbers = with_numbers
 
     def values(self, a: Any, b: Any) -> Any:
         if a is UNINITIALIZED:
@@ -124,6 +148,8 @@ class _Merge:
         return pytree.tree_unflatten([self._leaf(*pair) for pair in zip(leaves_a, leaves_b, strict=True)], structure)
 
     def _leaf(self, a: Any, b: Any) -> Any:
+        if a is b:  # from outside
+            return a
         if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
             return self._tensor(self._filled(0, a, b), self._filled(1, b, a))
         if a is UNINITIALIZED or b is UNINITIALIZED:
@@ -132,11 +158,20 @@ class _Merge:
             return self._condition if a else Truth(torch.logical_not(self._condition.tensor))
         if Truth in (type(a), type(b)):
             return self._tensor(self._decided(0, a), self._decided(1, b), is_truth=True)
-        if a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b):
+        if type(a) is type(b) and isinstance(a, _PLAIN) and a == b:
             return a
-        if type(a) is torch.SymInt and type(b) is torch.SymInt and a.node.expr == b.node.expr:
-            return a
+        if type(a) in _INTEGERS and type(b) in _INTEGERS:
+            is_same = type(a) is type(b) is torch.SymInt and a.node.expr == b.node.expr
+            return a if is_same else self._integer(a, b)
+        if type(a) is float and type(b) is float and math.isfinite(a) and math.isfinite(b):
+            return _Float(a, self._integer(1, 0), b, self._integer(0, 1))
         raise NotRecorded
+
+    def _integer(self, a: Any, b: Any) -> _Result:
+        if not self._with_numbers:
+            raise NotRecorded
+        self.pairs.append((a, b))
+        return _Result(len(self.pairs) - 1, False)
 
     def _tensor(self, a: Any, b: Any, is_truth: bool = False) -> _Result:
         if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
@@ -160,11 +195,13 @@ class _Merge:
                 return value.tensor.to(torch.bool).reshape(())
             return torch.full((), value, dtype=torch.bool) if type(value) is bool else value
 
-    def finished(self, value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    def finished(self, value: Any, made: Sequence[Any]) -> Any:
         def leaf(each: Any) -> Any:
+            if type(each) is _Float:
+                return each.a * leaf(each.is_a) + each.b * leaf(each.is_b)
             if type(each) is not _Result:
                 return each
-            return Truth(tensors[each.index]) if each.is_truth else tensors[each.index]
+            return Truth(made[each.index]) if each.is_truth else made[each.index]
 
         return pytree.tree_map(leaf, value)
 
@@ -174,8 +211,14 @@ def symbols_before(tensor: Any) -> frozenset[Any]:
     return frozenset(tensor.fake_mode.shape_env.var_to_range)
 
 
-def _standing_for(pair: tuple[torch.Tensor, torch.Tensor], known: frozenset[Any]) -> torch.Tensor:
-    """A tensor of the sizes of both; a size in which they differ depends on data."""
+def _standing_for(pair: tuple[Any, Any], known: frozenset[Any], condition: Any) -> Any:
+    """A tensor of the sizes of both; a size in which they differ depends on data, as an integer does."""
+    if not isinstance(pair[0], torch.Tensor):
+        number = condition.fake_mode.shape_env.create_unbacked_symint()
+        if type(pair[0]) is type(pair[1]) is int:
+            check(number >= min(pair))
+            check(number <= max(pair))
+        return number
     sizes = [_common(a, b, known, pair) for a, b in zip(pair[0].shape, pair[1].shape, strict=True)]
     return torch.empty(sizes, dtype=pair[0].dtype, device=pair[0].device)
 

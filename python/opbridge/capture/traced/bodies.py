@@ -78,6 +78,11 @@ class WithBodies(abc.ABC):
     def in_body(self) -> bool:
         return self._body is not None
 
+    @property
+    def operands(self) -> list[torch.Tensor]:
+        """The tensors from outside that the body which is being recorded uses so far."""
+        return [] if self._body is None else [tensor for tensor, _ in self._body.operands]
+
     @contextlib.contextmanager
     def enter(self, body: Body) -> Iterator[None]:
         """Records into ``body``. Tensors from outside become its operands."""

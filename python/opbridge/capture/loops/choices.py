@@ -1,0 +1,122 @@
+"""Branches of the steps of a loop by the number of the step, as ``cond`` nodes in the body of the loop."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opbridge.capture.loops.lists import UnreadList
+from opbridge.capture.loops.variables import Growing, Variables, is_in_memory_of
+from opbridge.capture.torchscript.branches import Truth, record_branch
+from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.torch_compat import pytree
+
+Way = Callable[..., tuple[Any, ...]]
+_WRITTEN = object()
+
+
+def record_choice(recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The variables, which are ``values`` before, after the way that the condition chooses. Raises NotRecorded if the
+    choice cannot be a node."""
+    choice = _Choice(recorder, condition, ways, values)
+    while True:
+        try:
+            return choice.recorded()
+        except WritesOutside as write:
+            new = {i for i, leaf in enumerate(choice.leaves) if is_in_memory_of(leaf, [write.tensor])} - choice.written
+            if not new:
+                raise
+            choice.written |= new
+
+
+class _Choice(Variables):
+    def __init__(self, recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any]) -> None:
+        super().__init__(values)
+        self._recorder = recorder
+        self._condition = condition
+        self._ways = ways
+        self._in_place: dict[int, bool] = {}  # whether the ways change a variable, such as a list, or assign another
+        self._at_front: dict[int, bool] = {}  # whether a list grows at its front
+
+    def recorded(self) -> tuple[Any, ...]:
+        # The ways copy these copies: one that uses the leaf too has it by another name.
+        copies = {i: self.leaves[i].clone() for i in self.written}
+        ways = [functools.partial(self._run, way, copies) for way in self._ways]
+        results = record_branch(self._recorder, self._condition, ways, with_numbers=True)
+        for i, now in zip(copies, results.pop(), strict=True):
+            self.leaves[i].copy_(now)
+        return tuple(map(self._after, range(len(results)), results))
+
+    def _run(self, way: Way, copies: Mapping[int, Any]) -> list[Any]:
+        """The variables after the way, in which ``_WRITTEN`` stands for the leaves to which it writes, and these
+        leaves; of a list that grows, the items that the way adds."""
+        own = {i: copy.clone() for i, copy in copies.items()}
+        given = self.with_leaves(own)
+        for i, value in enumerate(self.values):
+            if isinstance(value, UnreadList):
+                given[i] = Growing()
+        results = []
+        for i, (start, now) in enumerate(zip(given, way(*given), strict=True)):
+            results.append(self._added(i, now) if type(start) is Growing else self._result(i, start, now, own))
+        operands = [each for each in self._recorder.operands if all(each is not copy for copy in copies.values())]
+        self.check_writes(own, pytree.tree_leaves(results), operands)
+        return [*results, list(own.values())]
+
+    def _added(self, index: int, growing: Any) -> list[Any]:
+        if type(growing) is not Growing:
+            raise NotRecorded
+        items = growing.items()
+        if items and self._at_front.setdefault(index, growing.at_front) != growing.at_front:
+            raise NotRecorded
+        return items
+
+    def _result(self, index: int, start: Any, now: Any, own: Mapping[int, Any]) -> Any:
+        """A variable after a way."""
+        leaves, structure = pytree.tree_flatten(now)
+        own_leaves = {i: each for i, each in own.items() if self.variables[i] == index}
+        if own_leaves:
+            first = self.variables.index(index)
+            if structure != self.structures[index] or any(leaves[i - first] is not own[i] for i in own_leaves):
+                raise NotRecorded
+            for i in own_leaves:
+                leaves[i - first] = _WRITTEN
+        if self._is_unchanged(index, leaves, structure):
+            return pytree.tree_unflatten(leaves, structure)
+        if _holds_lists(start) or self._in_place.setdefault(index, now is start) != (now is start):
+            raise NotRecorded
+        return pytree.tree_unflatten(leaves, structure)
+
+    def _is_unchanged(self, index: int, leaves: Sequence[Any], structure: Any) -> bool:
+        before = [leaf for leaf, variable in zip(self.leaves, self.variables, strict=True) if variable == index]
+        same = (now is _WRITTEN or now is leaf for now, leaf in zip(leaves, before, strict=False))
+        return structure == self.structures[index] and all(same)
+
+    def _after(self, index: int, result: Any) -> Any:
+        """A variable after the node."""
+        value = self.values[index]
+        if isinstance(value, UnreadList):
+            for each in result:
+                value.insert(0, each) if self._at_front[index] else value.append(each)
+            return value
+        leaves, structure = pytree.tree_flatten(result)
+        if self._is_unchanged(index, leaves, structure):
+            return value
+        if any(leaf is _WRITTEN for leaf in leaves):
+            raise NotRecorded
+        if not self._in_place[index]:
+            return result
+        if isinstance(value, dict):
+            value.clear()
+            value.update(result)
+        else:
+            value[:] = result
+        return value
+
+
+def _holds_lists(value: Any) -> bool:
+    """Whether lists or dicts are inside of the value."""
+    kinds = (list, dict)
+    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, kinds))
+    return any(isinstance(each, kinds) for each in leaves)

@@ -1,0 +1,295 @@
+"""Branches of the steps of a Python loop by the number of the step."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from dynamic_check import CAPTURES, agrees
+from torch import nn
+
+import opbridge
+
+SHAPES = [[(2, 7, 6)], [(1, 1, 6)], [(3, 2, 6)], [(3, 12, 6)]]
+DYNAMIC = ({0: "batch", 1: "steps"},)
+
+
+class Model(nn.Module):
+    def __init__(self, run: Callable[[Any, torch.Tensor], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.run = run
+        self.cells = nn.ModuleList(nn.GRUCell(6, 6) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.run(self, x)
+
+
+def by_parity(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            h = h + x[:, t]
+        else:
+            h = h - x[:, t]
+    return h
+
+
+def last_step(self: Any, x: torch.Tensor) -> Any:
+    n, h, outputs = x.shape[1], torch.zeros(x.shape[0], 6), []
+    for t in range(n):
+        h = self.cells[0](x[:, t], h)
+        if t == n - 1:
+            h = h * 2
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
+def whole_tests(self: Any, x: torch.Tensor) -> Any:
+    n, h = x.shape[1], torch.zeros(x.shape[0], 6)
+    for t in range(n):
+        if t > 0 and t < n - 1:
+            h = h + x[:, t]
+        if t == 0 or t == n - 1:
+            h = h * 2
+        if not t % 3 and not self.training:
+            h = h - 0.5
+        if 0 < t < 4:
+            h = h + x[:, 0]
+        if t in (1, 3):
+            h = h * 0.5
+        if n > 4 and t > 2:
+            h = h + 0.25
+    return h
+
+
+def one_item_each(self: Any, x: torch.Tensor) -> Any:
+    outputs, reverse = [], []
+    for t in range(x.shape[1]):
+        if t % 3 == 1:
+            outputs.append(x[:, t] * 2)
+            reverse.insert(0, x[:, t])
+        else:
+            outputs.append(x[:, t] + 1)
+            reverse.insert(0, -x[:, t])
+    return torch.stack(outputs, 1), torch.stack(reverse, 1)
+
+
+def written(self: Any, x: torch.Tensor) -> Any:
+    out, rows, total = torch.zeros_like(x), x.clone(), torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            out[:, t] = rows.sum(1)
+            total += x[:, t]
+        elif t % 3 == 0:
+            rows[:, t] *= 2
+    return out, rows, total
+
+
+def mask(self: Any, x: torch.Tensor) -> Any:
+    n = x.shape[1]
+    bias = torch.zeros(n, n)
+    for i in range(n):
+        for j in range(n):
+            if j > i:
+                bias[i, j] = float("-inf")
+    return (x @ x.transpose(1, 2) + bias).softmax(-1) @ x
+
+
+def expressions(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        decay, weight = 0.5 if t == 1 else 0.9, 3 if t % 2 == 0 else t
+        h = h * decay + (x[:, t] if t % 3 else -x[:, t]) * weight
+    return h
+
+
+def comprehension(self: Any, x: torch.Tensor) -> Any:
+    return torch.stack([x[:, t] * 2 if t % 2 else x[:, t - 1 if t > 0 else 0] for t in range(x.shape[1])], 1)
+
+
+def numbers(self: Any, x: torch.Tensor) -> Any:
+    count = last = 0
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        is_even = False
+        if t % 2 == 0:
+            is_even = True
+            count += 1
+        if t % 3 == 0:
+            last = t
+        if not is_even:
+            h = h + x[:, last] * count
+    return h * count
+
+
+def continued(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            h = h + 1
+            continue
+        elif t == 3:
+            h = h * 2
+        else:
+            h = h - 1
+        h = h + x[:, t]
+        if t == 5:
+            continue
+        h = h * 0.5
+    return h
+
+
+def containers(self: Any, x: torch.Tensor) -> Any:
+    states = [torch.zeros(x.shape[0], 6) for _ in self.cells]
+    kept = {"even": states[0], "odd": states[1]}
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            states[0] = self.cells[0](x[:, t], states[0])
+            kept["even"] = kept["even"] + states[1]
+        else:
+            states[1] = self.cells[1](states[0], states[1])
+            kept["odd"] = x[:, t]
+    return torch.stack(states), kept["even"], kept["odd"]
+
+
+def previous(self: Any, x: torch.Tensor) -> Any:
+    before, outputs = None, []
+    for t in range(x.shape[1]):
+        now = x[:, t] * 2
+        if before is not None:
+            now = now + before
+        if t % 4 != 3:
+            before = now
+        outputs.append(now)
+    return torch.stack(outputs, 1)
+
+
+def windows(self: Any, x: torch.Tensor) -> Any:
+    means = []
+    for t in range(x.shape[1]):
+        if t < 3:
+            window = x[:, : t + 1]
+        else:
+            window = x[:, t - 3 : t + 1]
+        means.append(window.mean(1))
+    return torch.stack(means, 1)
+
+
+RIGHT = (
+    by_parity,
+    last_step,
+    whole_tests,
+    one_item_each,
+    written,
+    mask,
+    expressions,
+    comprehension,
+    numbers,
+    continued,
+    containers,
+    previous,
+    windows,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", RIGHT, ids=lambda run: run.__name__)
+def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
+
+
+def test_a_branch_is_an_if_in_the_step(tmp_path: pathlib.Path) -> None:
+    model = agrees(Model(by_parity), SHAPES, DYNAMIC, "export", tmp_path)
+    (scan,) = (node for node in model.graph.node if node.op_type == "Scan")
+    assert "If" in {node.op_type for node in onnx.helper.get_attribute_value(scan.attribute[0]).node}
+
+
+def some_items(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            outputs.append(x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def read_by_another_name(self: Any, x: torch.Tensor) -> Any:
+    out = torch.zeros_like(x)
+    same = out
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            out[:, t] = x[:, t]
+            out[:, 0] = same.sum(1)
+    return out
+
+
+def read_through_a_view(self: Any, x: torch.Tensor) -> Any:
+    out = torch.zeros_like(x)
+    rows = out.view(-1, 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            out[:, t] = x[:, t] + rows.sum()
+    return out
+
+
+def dict_of_others(self: Any, x: torch.Tensor) -> Any:
+    kept = {"h": torch.zeros(x.shape[0], 6)}
+    same = kept
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            kept["h"] = kept["h"] + x[:, t]
+    return same["h"]
+
+
+def written_afterwards(self: Any, x: torch.Tensor) -> Any:
+    x, h = x.clone(), torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        y = x[:, 0]
+        if t % 2 == 0:
+            y = x[:, t]
+        y.add_(1)
+        h = h + y
+    return h, x
+
+
+def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
+    seen, h = set(), torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            seen.add("even")
+        else:
+            seen.add("odd")
+        h = h + x[:, t]
+    return h * len(seen)
+
+
+def by_data(self: Any, x: torch.Tensor) -> Any:
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if t > 0 and h.sum() > 0:
+            h = h + x[:, t]
+    return h
+
+
+REFUSED = (
+    (some_items, "outside of the loop"),
+    (read_by_another_name, "outside of the loop"),
+    (read_through_a_view, "outside of the loop"),
+    (dict_of_others, "outside of the loop"),
+    (written_afterwards, "then writes to it"),
+    (kept_in_a_set, "outside of the loop"),
+    (by_data, "branch by data"),
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize(("run", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_refuses_what_a_branch_of_a_graph_cannot_do(run: Any, why: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=why):
+        opbridge.export(
+            Model(run), (torch.randn(2, 7, 6),), tmp_path / "model.onnx", dynamic_shapes=DYNAMIC, capture=capture
+        )
