@@ -32,10 +32,7 @@ class Model(nn.Module):
 def by_parity(self: Any, x: torch.Tensor) -> Any:
     h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
-        if t % 2 == 0:
-            h = h + x[:, t]
-        else:
-            h = h - x[:, t]
+        h = h + x[:, t] if t % 2 == 0 else h - x[:, t]
     return h
 
 
@@ -172,10 +169,7 @@ def previous(self: Any, x: torch.Tensor) -> Any:
 def windows(self: Any, x: torch.Tensor) -> Any:
     means = []
     for t in range(x.shape[1]):
-        if t < 3:
-            window = x[:, : t + 1]
-        else:
-            window = x[:, t - 3 : t + 1]
+        window = x[:, : t + 1] if t < 3 else x[:, t - 3 : t + 1]
         means.append(window.mean(1))
     return torch.stack(means, 1)
 
