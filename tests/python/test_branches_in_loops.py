@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,17 @@ def previous(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs, 1)
 
 
+def assigned_in_a_way(self: Any, x: torch.Tensor) -> Any:
+    h, kept = torch.zeros(x.shape[0], 6), deque([x[:, 0]] * 3, maxlen=3)
+    for t in range(x.shape[1]):
+        y = x[:, t] * 2
+        if t % 2 == 0:
+            y = y + 1
+            h = h + y
+            kept.append(h)
+    return h, *kept
+
+
 def windows(self: Any, x: torch.Tensor) -> Any:
     means = []
     for t in range(x.shape[1]):
@@ -187,6 +199,7 @@ RIGHT = (
     continued,
     containers,
     previous,
+    assigned_in_a_way,
     windows,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import threading
 from collections.abc import Callable
@@ -307,6 +308,14 @@ def list_of_others(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(kept["outputs"], 1)
 
 
+def deque_of_others(self: Any, x: torch.Tensor) -> Any:
+    kept = collections.deque([x[:, 0]] * 3, maxlen=3)
+    same = kept
+    for t in range(x.shape[1]):
+        kept.append(x[:, t])
+    return torch.stack(list(same))
+
+
 def written_afterwards(self: Any, x: torch.Tensor) -> Any:
     x = x.clone()
     rows = [x[:, t] for t in range(x.shape[1])]
@@ -359,6 +368,7 @@ REFUSED = (
     (same_tensor_in_each_row, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),
     (list_of_others, "outside of the loop"),
+    (deque_of_others, "outside of the loop"),
     (written_afterwards, "then writes to it"),
     (growing, "change a shape"),
     (in_a_function_by_parity, "by their number in a function"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.variables import Growing, Variables, is_in_memory_of
+from opbridge.capture.loops.variables import MUTABLE, Growing, Variables, is_in_memory_of
 from opbridge.capture.torchscript.branches import Truth, record_branch
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
@@ -107,16 +107,14 @@ class _Choice(Variables):
             raise NotRecorded
         if not self._in_place[index]:
             return result
-        if isinstance(value, dict):
-            value.clear()
-            value.update(result)
-        else:
-            value[:] = result
+        if not isinstance(value, MUTABLE):
+            raise NotRecorded
+        value.clear()
+        (value.update if isinstance(value, dict) else value.extend)(result)
         return value
 
 
 def _holds_lists(value: Any) -> bool:
     """Whether lists or dicts are inside of the value."""
-    kinds = (list, dict)
-    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, kinds))
-    return any(isinstance(each, kinds) for each in leaves)
+    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, MUTABLE))
+    return any(isinstance(each, MUTABLE) for each in leaves)

@@ -16,7 +16,7 @@ from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import ListOfRows, Rows
 from opbridge.capture.loops.runtime import Step, recording
-from opbridge.capture.loops.variables import Growing, Variables, is_in_memory_of
+from opbridge.capture.loops.variables import MUTABLE, Growing, Variables, is_in_memory_of
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
@@ -267,7 +267,7 @@ class _Step:
         for each in appended:
             if not isinstance(each, torch.Tensor) or not all(is_known(size, self._known) for size in each.shape):
                 raise NotRecorded
-        if any(isinstance(loop.values[i], (list, dict)) for i in self.changed & loop.shared):
+        if any(isinstance(loop.values[i], MUTABLE) for i in self.changed & loop.shared):
             raise NotRecorded
         others = [now for i, now in enumerate(after) if i not in loop.written]
         loop.check_writes(self._own, others + appended, [tensor for tensor, _ in self.body.operands])

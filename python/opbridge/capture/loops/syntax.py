@@ -185,7 +185,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
-        kept = self._variables([*node.body, *node.orelse])
+        kept = self._variables([*node.body, *node.orelse], *blocks)
         if kept is None or not self._loops or _names_a_value(node.test) or not all(map(_can_be_way, blocks)):
             return self.generic_visit(node)
         ways = [
@@ -219,14 +219,14 @@ class _Rewriting(ast.NodeTransformer):
         changed: ast.expr = self.visit(node)
         return changed
 
-    def _variables(self, nodes: list[ast.AST], following: Sequence[ast.stmt] = ()) -> list[str] | None:
-        """The variables that a function of the nodes takes and returns; None if it cannot, since other functions have
-        them too. ``following`` may run next."""
+    def _variables(self, nodes: list[ast.AST], *blocks: Sequence[ast.stmt]) -> list[str] | None:
+        """The variables that functions of the nodes take and return; None if they cannot, since other functions have
+        them too. ``blocks`` run in these functions."""
         stored = list(dict.fromkeys(_stored(nodes)))
         touched = [name for name in dict.fromkeys(_touched(nodes)) if name in self._locals and name not in stored]
         if set(stored + touched) & self._captured:
             return None
-        return [name for name in stored if self._is_read_later(name, following)] + touched
+        return [name for name in stored if self._is_read_later(name, *blocks)] + touched
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), inner = node.generators, [node.elt]
@@ -256,9 +256,9 @@ class _Rewriting(ast.NodeTransformer):
         given = [self.visit(each) if node.func.id == "range" else self._items(each) for each in node.args]
         return _placed(_call(node.func.id, given, node.keywords), node)
 
-    def _is_read_later(self, name: str, following: Sequence[ast.stmt]) -> bool:
-        """Whether the value that a variable has after a statement may be read; ``following`` may run next."""
-        if _first_use(name, following) == "read":
+    def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:
+        """Whether the value that a variable has after a statement, or before one of ``blocks``, may be read."""
+        if any(_first_use(name, block) == "read" for block in blocks):
             return True
         for block in reversed(self._following):
             use = _first_use(name, block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -11,6 +12,8 @@ import torch
 from opbridge.capture.loops.lists import UnreadList
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.torch_compat import has_memory, pytree, storage_id
+
+MUTABLE = (list, dict, collections.deque)  # of which the leaves are a variable's
 
 
 class Growing(UnreadList):
