@@ -424,6 +424,25 @@ def test_assigns_at_a_dynamic_index(capture: Any, tmp_path: pathlib.Path) -> Non
     agrees(Assigns(), SHAPES, DYNAMIC, capture, tmp_path)
 
 
+@CAPTURES
+def test_indexes_by_dynamic_sizes_beside_tensors(capture: Any, tmp_path: pathlib.Path) -> None:
+    picked = torch.tensor([0, 1, 0, 2])
+
+    class Indexes(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            b, n, _ = x.shape
+            mask, h = x[0, 0] > -9, x.new_zeros(b, 4)
+            rows, out = torch.arange(b), torch.zeros_like(x)
+            for t in range(n):
+                h = h + x[:, t, picked]
+                out[rows, t] = x[:, t] * 2
+            out[..., n // 2, [0, 2]] += 1
+            parts = x[None, :, n - 1, None, picked], x[b - 1, :, [1, 3]], x[..., n - 1, mask], x[b // 2, n - 1, picked]
+            return h, out, *parts, x[picked[:1], n - 1, 1:3], x.transpose(0, 2)[mask, n // 3]
+
+    agrees(Indexes(), SHAPES, DYNAMIC, capture, tmp_path)
+
+
 @torch.jit.script
 def compiled_loop(x: torch.Tensor) -> torch.Tensor:
     h = torch.zeros_like(x[:, 0])

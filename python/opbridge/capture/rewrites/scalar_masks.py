@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.rewrites.assignments import assign
+from opbridge.capture.rewrites.assignments import assign, axes_of, is_mask, item
 
 
 class ScalarMasks:
@@ -24,7 +24,7 @@ class ScalarMasks:
         return {torch.Tensor.__getitem__: self._getitem, torch.Tensor.__setitem__: self._setitem}
 
     def _getitem(self, tensor: torch.Tensor, index: Any) -> Any:
-        return torch.Tensor.__getitem__(*self._with_axes(tensor, index))
+        return item(*self._with_axes(tensor, index))
 
     def _setitem(self, tensor: torch.Tensor, index: Any, value: Any) -> None:
         assign(*self._with_axes(tensor, index), value)
@@ -32,18 +32,18 @@ class ScalarMasks:
     def _with_axes(self, tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
         """The tensor with one more axis for each 0-d mask, and the index of it."""
         parts = list(index) if isinstance(index, tuple) else [index]
-        if not any(map(_is_mask, parts)):
+        if not any(map(is_mask, parts)):
             return tensor, index
         axis = 0
-        skipped = tensor.dim() - sum(map(_axes_of, parts))
+        skipped = tensor.dim() - sum(map(axes_of, parts))
         for place, part in enumerate(parts):
-            if _is_mask(part):
+            if is_mask(part):
                 if part.dim() == 0:
                     tensor = tensor.unsqueeze(axis)
                 parts[place] = self._index(part)
                 axis += max(part.dim(), 1)
             else:
-                axis += skipped if part is Ellipsis else _axes_of(part)
+                axis += skipped if part is Ellipsis else axes_of(part)
         return tensor, tuple(parts) if isinstance(index, tuple) else parts[0]
 
     def _index(self, mask: torch.Tensor) -> torch.Tensor:
@@ -53,15 +53,4 @@ class ScalarMasks:
 
 
 def has_scalar_mask(index: Any) -> bool:
-    return any(_is_mask(part) and part.dim() == 0 for part in (index if isinstance(index, tuple) else (index,)))
-
-
-def _is_mask(index: Any) -> bool:
-    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
-
-
-def _axes_of(index: Any) -> int:
-    """How many axes of the tensor a part of an index takes."""
-    if _is_mask(index):
-        return int(index.dim())
-    return 0 if index is None or index is Ellipsis or isinstance(index, bool) else 1
+    return any(is_mask(part) and part.dim() == 0 for part in (index if isinstance(index, tuple) else (index,)))
