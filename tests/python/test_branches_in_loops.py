@@ -274,6 +274,21 @@ def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
     return h * len(seen)
 
 
+def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
+    kept, h = {}, torch.zeros(x.shape[0], 6)
+
+    def keep(kind: str) -> None:
+        kept["last"] = kind
+
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            keep("even")
+        else:
+            keep("odd")
+        h = h + x[:, t]
+    return h * len(kept["last"])
+
+
 def by_data(self: Any, x: torch.Tensor) -> Any:
     h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
@@ -289,6 +304,7 @@ REFUSED = (
     (dict_of_others, "outside of the loop"),
     (written_afterwards, "then writes to it"),
     (kept_in_a_set, "outside of the loop"),
+    (kept_in_a_dict, "outside of the loop"),
     (by_data, "branch by data"),
 )
 

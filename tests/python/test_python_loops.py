@@ -277,6 +277,14 @@ def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
     return h * len(seen)
 
 
+def exchanged_in_an_object(self: Any, x: torch.Tensor) -> Any:
+    one, other, h = Kept(x[:, 0]), Kept(x[:, 0] * 2), x[:, 0]
+    for t in range(x.shape[1]):
+        one.h, other.h = other.h, one.h
+        h = h + x[:, t]
+    return h, one.h
+
+
 def kept_by_the_module(self: Any, x: torch.Tensor) -> Any:
     self.h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
@@ -364,6 +372,7 @@ REFUSED = (
     (counted_and_read_afterwards, "outside of the loop"),
     (kept_in_a_dict, "outside of the loop"),
     (kept_in_a_set, "outside of the loop"),
+    (exchanged_in_an_object, "outside of the loop"),
     (kept_by_the_module, "outside of"),
     (same_tensor_in_each_row, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),

@@ -25,7 +25,7 @@ from opbridge.capture.torchscript.loops import check_alike, expression_of, stand
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, check, pytree
+from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree
 from opbridge.torch_compat.messages import is_branch_on_data
 
 _INTEGERS = (int, torch.SymInt)
@@ -127,9 +127,9 @@ class _Loop(Variables):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the steps have changed nothing besides the variables and the program, except for tensors, which are
-        refused where they are used."""
-        return self._state.only_tensors_change()
+        """Whether the steps have changed nothing besides the variables and the program. They may assign tensors that
+        they have made, which are refused where they are used."""
+        return self._state.only_assign(lambda each: is_fake(each) and not self.recorder.knows(each))
 
     def recorded(self) -> tuple[Any, ...]:
         while True:
@@ -151,6 +151,8 @@ class _Loop(Variables):
         recorder, count = self.recorder, self.items.count - self.done
         names = recorder.names
         step = _Step(self, count)
+        if not self.keeps_state:  # the next step may undo it
+            raise NotRecorded
         after_step, recorder.names = recorder.names, names
         try:
             again = _Step(self, count)

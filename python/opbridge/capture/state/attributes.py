@@ -11,7 +11,7 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -127,10 +127,10 @@ class Attributes:
         with DisableTorchFunction():
             return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
 
-    def only_tensors_change(self) -> bool:
-        """Whether nothing but tensors has been assigned."""
+    def only_assign(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
+        """Whether nothing but tensors has been assigned, and only those of which ``may_be_assigned`` is true."""
         with DisableTorchFunction():
-            return all(holder.only_assigns_tensors() for holder in self._holders)
+            return all(holder.only_assigns(may_be_assigned) for holder in self._holders)
 
     def put_back(self) -> None:
         for holder in self._holders:

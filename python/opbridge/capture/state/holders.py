@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pickle
+from collections.abc import Callable
 from operator import is_
 from typing import Any
 
@@ -64,12 +65,12 @@ class Holder:
             self.path_of(key) for key in differing if not _same(self.before.get(key, MISSING), now.get(key, MISSING))
         ]
 
-    def only_assigns_tensors(self) -> bool:
-        """Whether all values that are distinguishable from the former ones are tensors."""
+    def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
+        """Whether all values that are distinguishable from the former ones are such tensors."""
         differing = self.differing()
         now = self.content() if differing else {}
         return all(
-            _same(self.before.get(key, MISSING), now.get(key, MISSING)) or _has_only_tensors(now.get(key))
+            _same(self.before.get(key, MISSING), now.get(key, MISSING)) or _consists_of(may_be_assigned, now.get(key))
             for key in differing
         )
 
@@ -100,7 +101,7 @@ class EmptyHolder(Holder):
     def changes(self) -> list[str]:
         return [self.path_of(key) for key in self.differing()]
 
-    def only_assigns_tensors(self) -> bool:
+    def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
         return not self.differing()
 
     def put_back(self) -> None:
@@ -256,8 +257,8 @@ class ListHolder(ChangingHolder):
 
     __slots__ = ()
 
-    def only_assigns_tensors(self) -> bool:
-        return len(self.owner) == len(self.before) and super().only_assigns_tensors()
+    def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
+        return len(self.owner) == len(self.before) and super().only_assigns(may_be_assigned)
 
     def put_back(self) -> None:
         self.owner.clear()
@@ -392,10 +393,10 @@ def _memory_of(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _has_only_tensors(value: Any) -> bool:
+def _consists_of(is_part: Callable[[torch.Tensor], bool], value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(_has_only_tensors, value))
-    return isinstance(value, torch.Tensor)
+        return bool(value) and all(_consists_of(is_part, each) for each in value)
+    return isinstance(value, torch.Tensor) and is_part(value)
 
 
 def _same(before: Any, now: Any) -> bool:

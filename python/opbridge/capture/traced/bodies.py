@@ -83,6 +83,14 @@ class WithBodies(abc.ABC):
         """The tensors from outside that the body which is being recorded uses so far."""
         return [] if self._body is None else [tensor for tensor, _ in self._body.operands]
 
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor is of what is being recorded, or of what is around that."""
+        known, body = [self._known], self._body
+        while body is not None and body.outer is not None:
+            known.append(body.outer.known)
+            body = body.outer.outer
+        return any(id(tensor) in each and each[id(tensor)][0]() is tensor for each in known)
+
     @contextlib.contextmanager
     def enter(self, body: Body) -> Iterator[None]:
         """Records into ``body``. Tensors from outside become its operands."""
