@@ -153,7 +153,7 @@ def of_derivatives(model: Model, x: torch.Tensor) -> Any:
 
 
 def of_forward_mode(model: Model, x: torch.Tensor) -> Any:
-    return torch.func.jvp(lambda x: (x * 2).lerp_(x, 0.3), (x,), (x,))
+    return torch.func.jvp(lambda x: (x * 2).lerp_(x, torch.tensor(0.3)), (x,), (x,))
 
 
 def of_batches(model: Model, x: torch.Tensor) -> Any:

@@ -17,7 +17,6 @@ from opbridge.torch_compat.symbols import free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
 _INTEGERS = (int, torch.SymInt)
-_INTEGERS = (int, torch.SymInt)
 
 
 class Truth:
