@@ -267,6 +267,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       }
       complex_.set(node.outputs[i], results[i]);
       values_[node.outputs[i]] = results[i].re;
+      bind_symbols(*node.outputs[i], g_);
       real[i] = Value();
     }
     accept(node, g_, real, Origin::bundled);

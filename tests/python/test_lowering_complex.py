@@ -341,3 +341,10 @@ def test_logarithm_of_a_sum_of_equal_real_parts():
 
 def test_power_by_a_bool():
     check(lambda a: torch.view_as_real(torch.float_power(a, True)), torch.tensor([0.5 - 2j, -1j]))
+
+
+def test_sizes_of_complex_tensors_that_depend_on_data():
+    """No other tensor has the size that the complex result brings."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 3)
+    check(lambda x: x.flatten()[: torch.complex(x, x)[x > 0].shape[0]], x, also=[(-x,)])
