@@ -7,7 +7,9 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "lowering/softmax.h"
@@ -172,10 +174,24 @@ Value logaddexp(GraphBuilder& g, Value a, Value b) {
   return g.op("Where", g.op("Equal", a, b), twice, sum);
 }
 
+namespace {
+
+// Whether the value is a sum, or elements of one. A sum of -0 alone is 0 in PyTorch, and -0 in ONNX Runtime.
+bool is_sum(const ir::Value& value) {
+  static const std::set<std::string_view> sums{"ReduceSum", "ReduceMean", "CumSum", "Einsum"};
+  static const std::set<std::string_view> moves{"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice",
+                                                "Gather",  "Expand",    "Flatten", "Identity",  "Cast"};
+  const ir::Node* node = value.producer;
+  while (node != nullptr && moves.contains(node->op)) node = node->inputs.at(0)->producer;
+  return node != nullptr && sums.contains(node->op);
+}
+
+}  // namespace
+
 Value is_negative(GraphBuilder& g, Value value) {
   Value zero = g.scalar_like(value, 0);
   Value below = g.op("Less", value, zero);
-  if (!is_floating_point(value.element_type())) return below;
+  if (!is_floating_point(value.element_type()) || is_sum(*value.get())) return below;
   return g.op("Or", below, g.op("Less", g.op("Reciprocal", value), zero));
 }
 

@@ -49,6 +49,17 @@ def test_hypot_neither_overflows_nor_vanishes():
     check(torch.hypot, large, large.flip(0) * 0.5)
 
 
+def test_atan2_of_sums_of_minus_zero():
+    normal, none = -torch.rand(4, 3), torch.zeros(4, 3)
+    functions = {
+        "of a sum": lambda a, b: torch.atan2(torch.linalg.cross(a, b).norm(dim=1), (a * b).sum(1)),
+        "of a mean": lambda a, b: torch.atan2((a * b).mean(1, keepdim=True), -torch.ones(4, 1)),
+        "of products": lambda a, b: torch.atan2(torch.einsum("ij,ij->i", a, b).view(2, 2), -torch.ones(2, 2)),
+        "of elements": lambda a, b: torch.atan2(a * b, -torch.ones(4, 3)),
+    }
+    check(functions, normal, none, opset=21)
+
+
 def test_integers():
     functions = {"atan2": torch.atan2, "xlogy": torch.xlogy, "ldexp": torch.ldexp}
     check(functions, torch.tensor([1, -2, 0, 3]), torch.tensor([2, 1, 5, 4]))
