@@ -304,9 +304,14 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base == "bernoulli" and isinstance(arguments.get("p"), TensorSpec) and 0 in arguments["self"].size:
         return "no numbers to draw, for which PyTorch does not compare the sizes"
     counts = arguments.get("repeats")
-    if base == "repeat_interleave" and isinstance(counts, TensorSpec) and arguments.get("output_size") not in (
-        None,
-        sum(counts.values),
+    if (
+        base == "repeat_interleave"
+        and isinstance(counts, TensorSpec)
+        and arguments.get("output_size")
+        not in (
+            None,
+            sum(counts.values),
+        )
     ):
         return "another number of repeated elements than the counts add up to, which PyTorch does not check"
     if base == "native_dropout" and 0 in arguments["input"].size:
