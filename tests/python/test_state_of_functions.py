@@ -183,6 +183,22 @@ CACHING = {
 
 @CAPTURES
 @SIZES
+def test_variables_around_an_exported_function_are_restored(capture: str, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    calls: list[torch.Tensor] = []
+    counts = {"calls": 0}
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        counts["calls"] += 1
+        return x * 2
+
+    opbridge.export(model, (torch.rand(2, 3),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
+    assert calls == []
+    assert counts == {"calls": 0}
+
+
+@CAPTURES
+@SIZES
 @pytest.mark.parametrize("name", CACHING)
 def test_caches_hold_nothing_of_a_capture(name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
     model = Model(CACHING[name]())

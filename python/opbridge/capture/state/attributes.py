@@ -186,7 +186,8 @@ def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder]:
-    if is_fake(value) or isinstance(value, _SYMBOLS) or is_of_opbridge(type(value)):
+    is_module = isinstance(value, torch.nn.Module)  # one of opbridge holds a function that is exported
+    if is_fake(value) or isinstance(value, _SYMBOLS) or (is_of_opbridge(type(value)) and not is_module):
         return  # it stands for a value of the model while that is captured
     if isinstance(value, dict):
         yield DictHolder(value)
