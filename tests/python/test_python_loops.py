@@ -216,6 +216,36 @@ def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -
     agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
 
 
+def over_half(self: Any, x: torch.Tensor) -> Any:
+    h = x[:, 0]
+    for t in range((x.shape[1] + 1) // 2):
+        h = torch.tanh(self.linear(x[:, 2 * t]) + h)
+    return h
+
+
+def after_a_convolution(self: Any, x: torch.Tensor) -> Any:
+    y = nn.functional.conv1d(x.mT, self.linear.weight[:, :, None], stride=2).mT
+    outputs, h = [], torch.zeros(x.size(0), 6)
+    for t in range(y.shape[1]):
+        h = self.cell(y[:, t], h)
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
+def over_two_steps_less(self: Any, x: torch.Tensor) -> Any:
+    h = x[:, 0]
+    for t in range(x.shape[1] * 3 - 2):
+        h = h * 0.5 + t
+    return h
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [over_half, after_a_convolution, over_two_steps_less])
+def test_the_number_of_steps_may_be_an_expression(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    model = agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
+    assert sum(node.op_type in ("Scan", "Loop") for node in model.graph.node) == 1
+
+
 def test_a_loop_is_a_scan(tmp_path: pathlib.Path) -> None:
     model = agrees(Model(cells), SHAPES, DYNAMIC, "export", tmp_path)
     assert [node.op_type for node in model.graph.node].count("Scan") == 1

@@ -12,8 +12,10 @@ import sympy
 import torch
 
 from opbridge.capture.eager_types import NUMBERS, class_for
+from opbridge.capture.loops import note_loop
 from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.source import users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
     NeedsNumberOfData,
@@ -81,6 +83,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             warn_of_run(f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}{given}")
             return result
         if asked_by_model(frame):
+            note_loop(users_frame(frame))
             raise refused(
                 caught,
                 f"'{shown}', which depends on a dynamic size, is converted to the number {result}, as by range() or an "
