@@ -155,29 +155,25 @@ void Memory::reassign(Tensor& tensor, View& view) {
 }
 
 void Memory::claim_shape(const Tensor& tensor) {
-  const Storage& storage = *tensor.view->storage;
-  if (storage.maybe_same == nullptr || tensor.view != storage.whole) return;
-  for (Storage* other : *storage.maybe_same) {
-    if (other == &storage) continue;
-    if (other->owner != nullptr) {
-      refuse(*node_, fmt::format("{} may change the shape of {}; use the operator without the underscore",
-                                 op_, describe_owner(*other->owner)));
-    }
-    other->lost_by = op_;
-  }
+  if (tensor.view != tensor.view->storage->whole) return;
+  lose_others(*tensor.view->storage, "change the shape of", "; use the operator without the underscore");
 }
 
 // Prepares a write: it must reach the owner of the storage, and makes the elements of storages that may share
 // the memory unknown.
 void Memory::claim(Storage& storage) {
   if (storage.owner != nullptr) claim_from_outside(storage);
+  lose_others(storage, "write to", ", depending on strides; call .clone() before writing");
+}
+
+// Makes the elements of what may be the same memory unknown, unless that outlives the graph: what the
+// operator `may` do to it is an error with the `advice`.
+void Memory::lose_others(const Storage& storage, std::string_view may, std::string_view advice) {
   if (storage.maybe_same == nullptr) return;
   for (Storage* other : *storage.maybe_same) {
     if (other == &storage) continue;
-    if (other->owner != nullptr) {
-      refuse(*node_, fmt::format("{} may write to {}, depending on strides; call .clone() before writing",
-                                 op_, describe_owner(*other->owner)));
-    }
+    if (other->owner != nullptr)
+      refuse(*node_, fmt::format("{} may {} {}{}", op_, may, describe_owner(*other->owner), advice));
     other->lost_by = op_;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +71,7 @@ class Memory {
   ir::Value* elements_of(View& view);
   void warn_of_layout(const View& view);
   void claim(Storage& storage);
+  void lose_others(const Storage& storage, std::string_view may, std::string_view advice);
   void claim_from_outside(Storage& storage);
 
   ir::Graph& graph_;

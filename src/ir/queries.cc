@@ -1,6 +1,7 @@
 #include "ir/queries.h"
 
 #include <algorithm>
+#include <array>
 
 namespace opbridge::ir {
 
@@ -8,6 +9,13 @@ bool is_standard(const Node& node) { return OpName(node.op).domain.empty(); }
 
 bool is_one_of(std::span<const std::string_view> operators, const Node& node) {
   return std::ranges::find(operators, node.op) != operators.end();
+}
+
+bool moves_elements(const Node& node) {
+  static constexpr std::array<std::string_view, 10> movements{"Expand",    "Flatten",  "Gather", "GatherND",
+                                                              "Identity",  "Reshape",  "Slice",  "Squeeze",
+                                                              "Transpose", "Unsqueeze"};
+  return is_one_of(movements, node);
 }
 
 const Node* producer_of(const Value* value, std::string_view op) {

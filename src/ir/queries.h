@@ -13,6 +13,9 @@ bool is_standard(const Node& node);
 
 bool is_one_of(std::span<const std::string_view> operators, const Node& node);
 
+// Whether the node returns elements of its first input, rearranged, selected or repeated.
+bool moves_elements(const Node& node);
+
 // The node that makes the value, if it is of that operator; otherwise null.
 const Node* producer_of(const Value* value, std::string_view op);
 

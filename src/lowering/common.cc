@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <numeric>
-#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "ir/queries.h"
 #include "lowering/softmax.h"
 #include "tensor/constants.h"
 
@@ -178,12 +179,10 @@ namespace {
 
 // Whether the value is a sum, or elements of one. A sum of -0 alone is 0 in PyTorch, and -0 in ONNX Runtime.
 bool is_sum(const ir::Value& value) {
-  static const std::set<std::string_view> sums{"ReduceSum", "ReduceMean", "CumSum", "Einsum"};
-  static const std::set<std::string_view> moves{"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice",
-                                                "Gather",  "Expand",    "Flatten", "Identity",  "Cast"};
+  static constexpr std::array<std::string_view, 4> sums{"CumSum", "Einsum", "ReduceMean", "ReduceSum"};
   const ir::Node* node = value.producer;
-  while (node != nullptr && moves.contains(node->op)) node = node->inputs.at(0)->producer;
-  return node != nullptr && sums.contains(node->op);
+  while (node && (ir::moves_elements(*node) || node->op == "Cast")) node = node->inputs.at(0)->producer;
+  return node && ir::is_one_of(sums, *node);
 }
 
 }  // namespace

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import pathlib
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import onnx
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
-from torch import nn
-
-import opbridge
-
-SHAPES = [[(2, 7, 6)], [(1, 1, 6)], [(3, 2, 6)], [(3, 12, 6)]]
-DYNAMIC = ({0: "batch", 1: "steps"},)
-
-
-class Model(nn.Module):
-    def __init__(self, run: Callable[[Any, torch.Tensor], Any]) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.run = run
-        self.cells = nn.ModuleList(nn.GRUCell(6, 6) for _ in range(2))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.run(self, x)
+from loops_check import DYNAMIC, SHAPES, Model, refuses
 
 
 def by_parity(self: Any, x: torch.Tensor) -> Any:
@@ -40,7 +23,7 @@ def by_parity(self: Any, x: torch.Tensor) -> Any:
 def last_step(self: Any, x: torch.Tensor) -> Any:
     n, h, outputs = x.shape[1], torch.zeros(x.shape[0], 6), []
     for t in range(n):
-        h = self.cells[0](x[:, t], h)
+        h = self.layers[0](x[:, t], h)
         if t == n - 1:
             h = h * 2
         outputs.append(h)
@@ -143,14 +126,14 @@ def continued(self: Any, x: torch.Tensor) -> Any:
 
 
 def containers(self: Any, x: torch.Tensor) -> Any:
-    states = [torch.zeros(x.shape[0], 6) for _ in self.cells]
+    states = [torch.zeros(x.shape[0], 6) for _ in self.layers]
     kept = {"even": states[0], "odd": states[1]}
     for t in range(x.shape[1]):
         if t % 2 == 0:
-            states[0] = self.cells[0](x[:, t], states[0])
+            states[0] = self.layers[0](x[:, t], states[0])
             kept["even"] = kept["even"] + states[1]
         else:
-            states[1] = self.cells[1](states[0], states[1])
+            states[1] = self.layers[1](states[0], states[1])
             kept["odd"] = x[:, t]
     return torch.stack(states), kept["even"], kept["odd"]
 
@@ -312,7 +295,4 @@ REFUSED = (
 @CAPTURES
 @pytest.mark.parametrize(("run", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
 def test_refuses_what_a_branch_of_a_graph_cannot_do(run: Any, why: str, capture: Any, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match=why):
-        opbridge.export(
-            Model(run), (torch.randn(2, 7, 6),), tmp_path / "model.onnx", dynamic_shapes=DYNAMIC, capture=capture
-        )
+    refuses(run, why, capture, tmp_path)

@@ -5,33 +5,16 @@ from __future__ import annotations
 import collections
 import pathlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import onnx
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
+from loops_check import DYNAMIC, SHAPES, Model, refuses
 from torch import nn
 
 import opbridge
-
-SHAPES = [[(2, 7, 6)], [(1, 1, 6)], [(3, 2, 6)], [(3, 12, 6)]]
-DYNAMIC = ({0: "batch", 1: "steps"},)
-
-
-class Model(nn.Module):
-    def __init__(self, run: Callable[[Any, torch.Tensor], Any]) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.run = run
-        self.cell = nn.GRUCell(6, 6)
-        self.lstm = nn.LSTMCell(6, 5)
-        self.layers = nn.ModuleList(nn.GRUCell(6, 6) for _ in range(2))
-        self.linear = nn.Linear(6, 6)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.run(self, x)
 
 
 def cells(self: Any, x: torch.Tensor) -> Any:
@@ -420,10 +403,7 @@ REFUSED = (
 @CAPTURES
 @pytest.mark.parametrize(("run", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
 def test_refuses_what_a_loop_of_a_graph_cannot_do(run: Any, why: str, capture: Any, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match=why):
-        opbridge.export(
-            Model(run), (torch.randn(2, 7, 6),), tmp_path / "model.onnx", dynamic_shapes=DYNAMIC, capture=capture
-        )
+    refuses(run, why, capture, tmp_path)
 
 
 def test_the_function_keeps_its_code_and_runs_as_before_in_other_threads(tmp_path: pathlib.Path) -> None:

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <string_view>
 
+#include "ir/queries.h"
 #include "lowering/add.h"
 #include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
@@ -75,8 +74,6 @@ bool is_moderate(const ir::Weight& weight) {
 bool is_finite_table(const ir::Value* mask) {
   constexpr size_t most_values = 256, most_sums = 24;  // each sum at most doubles the greatest number
   size_t sums = 0;
-  static const std::set<std::string_view> moves{"Gather", "GatherND", "Reshape",   "Transpose", "Squeeze",
-                                                "Slice",  "Expand",   "Unsqueeze", "Flatten",   "Identity"};
   std::vector<const ir::Value*> values{mask};  // without duplicates: sums may share their terms
   for (size_t i = 0; i < values.size(); ++i) {
     if (i == most_values) return false;
@@ -86,7 +83,7 @@ bool is_finite_table(const ir::Value* mask) {
     }
     const ir::Node* node = values[i]->producer;
     const bool is_sum = node && node->op == "Add";
-    if (!node || (!is_sum && !moves.contains(node->op)) || (is_sum && ++sums > most_sums)) return false;
+    if (!node || (!is_sum && !ir::moves_elements(*node)) || (is_sum && ++sums > most_sums)) return false;
     for (const ir::Value* input : std::span(node->inputs).first(is_sum ? 2 : 1)) {
       if (std::ranges::find(values, input) == values.end()) values.push_back(input);
     }

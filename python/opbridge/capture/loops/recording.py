@@ -116,7 +116,6 @@ class _Loop(Variables):
             self._state = Attributes(step, items.get)
         self.growing = {i for i, value in enumerate(values) if isinstance(value, ListOfRows)}
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
-        self.written: set[int] = set()  # the leaves that are tensors to which a step writes
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
 
     @property

@@ -12,6 +12,15 @@ from typing import Any
 import torch
 
 from opbridge.capture.operators import aten_overload
+from opbridge.capture.rewrites.operator_families import (
+    ADAPTIVE_MAX_POOLS,
+    LOSSES,
+    MAX_POOLS,
+    PADS,
+    POOLS,
+    UPSAMPLES,
+    backward,
+)
 from opbridge.torch_compat import OpOverload, pytree
 from opbridge.torch_compat.kernels import replace_kernel
 from opbridge.torch_compat.symbols import scoped_library
@@ -103,63 +112,31 @@ def _on_memory(operator: OpOverload) -> Callable[..., Any]:
     return lambda *args, **kwargs: operator(*pytree.tree_map(in_memory, args), **pytree.tree_map(in_memory, kwargs))
 
 
-_SCATTERS = ("scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two")
-_RESIZES = (
-    *(f"{mode}{rank}d" for mode in ("upsample_nearest", "aten::_upsample_nearest_exact") for rank in (1, 2, 3)),
-    *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
-    *("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"),
-)
+_SCATTERS = ("aten::scatter.src", "aten::scatter.value", "aten::scatter_add", "aten::scatter_reduce.two")
 _ACTIVATIONS = (
-    *("elu", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "logit"),
-    *("sigmoid", "softplus", "softshrink", "tanh", "threshold", "aten::_prelu_kernel", "glu"),
+    *(f"aten::{name}" for name in ("elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh")),
+    *(f"aten::{name}" for name in ("leaky_relu", "log_sigmoid", "logit", "sigmoid", "softplus")),
+    *(f"aten::{name}" for name in ("softshrink", "tanh", "threshold")),
+    "aten::_prelu_kernel",
 )
-_LOSSES = ("mse_loss", "huber_loss", "smooth_l1_loss", "nll_loss", "nll_loss2d")
-_PADS = tuple(f"{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3))
+_NORMALIZATIONS = ("aten::native_layer_norm", "aten::native_group_norm")
+_LOSSES_OF_CLASSES = ("aten::nll_loss", "aten::nll_loss2d")
 _ON_MEMORY = (
     *("add.Scalar", "div.Scalar", "mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "addr"),
-    *(
-        "convolution",
-        "convolution_backward",
-        "aten::_trilinear",
-        "complex",
-        "aten::_fft_r2c",
-        "aten::_fft_c2r",
-        "aten::_fft_c2c",
-    ),
+    *("convolution", "convolution_backward", "aten::_trilinear"),
+    *("complex", "aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c"),
     *("cat", "stack", "where.self", "copy_", "clone", "neg", "masked_fill.Scalar", "masked_fill.Tensor", "lerp.Scalar"),
     *("sum", "sum.dim_IntList", "mean", "mean.dim", "cumsum", "trace", "addcmul", "addcdiv", "lerp.Tensor"),
     *("index_select", "index.Tensor", "aten::_unsafe_index.Tensor", "gather", "take", "masked_select", "embedding"),
     *("index_put", "aten::_unsafe_index_put", "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter"),
     *("put", "triangular_solve", "linalg_solve_triangular", "aten::_cdist_forward"),
-    *("flip", "roll", "rot90", "tril", "triu", "repeat", "diag_embed", "constant_pad_nd", *_PADS),
+    *("flip", "roll", "rot90", "tril", "triu", "repeat", "diag_embed", "constant_pad_nd"),
     *("select_backward", "slice_backward", "diagonal_backward", "unfold_backward", "embedding_dense_backward"),
-    *("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", *_SCATTERS),
+    *("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"),
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "col2im", "affine_grid_generator"),
-    *(
-        "avg_pool2d",
-        "avg_pool3d",
-        "aten::_adaptive_avg_pool2d",
-        "aten::_adaptive_avg_pool3d",
-        "max_unpool2d",
-        "max_unpool3d",
-    ),
-    *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
-    *(
-        "mse_loss_backward",
-        "huber_loss_backward",
-        "smooth_l1_loss_backward",
-        "nll_loss_backward",
-        "nll_loss2d_backward",
-    ),
-    *(f"{name}_backward" for name in (*_ACTIVATIONS, *_LOSSES, "native_layer_norm", "native_group_norm")),
-    *(
-        "aten::_softmax_backward_data",
-        "aten::_log_softmax_backward_data",
-        "native_layer_norm_backward",
-        "native_group_norm_backward",
-    ),
-    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
-    *(name for resize in _RESIZES for name in (resize, f"{resize}_backward")),
+    *("max_unpool2d", "max_unpool3d", "aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),
+    *(*_SCATTERS, *PADS, *POOLS, *UPSAMPLES),
+    *backward(MAX_POOLS, ADAPTIVE_MAX_POOLS, UPSAMPLES, LOSSES, _LOSSES_OF_CLASSES, _ACTIVATIONS, _NORMALIZATIONS),
 )
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {
     "aten::add.Tensor": _sum(1),

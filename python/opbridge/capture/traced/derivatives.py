@@ -18,7 +18,6 @@ import torch
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch
 from opbridge.capture.source import line_of_frame
-from opbridge.capture.traced.written_operators import written
 from opbridge.errors import Error, UnsupportedError
 from opbridge.operators import lacks_gradient
 from opbridge.torch_compat import (
@@ -74,18 +73,6 @@ def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
         form: OpOverload = _OF_NUMBERS.get(function, function)
         return form
     return function
-
-
-def form_of_transforms(function: OpOverload, args: Any) -> Callable[..., Any] | None:
-    """The function to call instead of an operator whose kernel would make sizes numbers, for tensors of a transform."""
-    if (by_hand := written(function, args)) is not None:
-        return by_hand
-    is_affine = function is _ATEN.linear.default and len(args) > 2 and args[2] is not None
-    return _linear if is_affine and args[0].dim() > 2 and transforms_are_active() else None
-
-
-def _linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    return input @ weight.t() + bias
 
 
 class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -43,7 +43,6 @@ from opbridge.capture.torchscript.calls import patch_torchscript
 from opbridge.capture.traced.derivatives import (
     are_differentiated,
     form_of_numbers,
-    form_of_transforms,
     have_derivatives,
     record_below,
     refuse_missing_gradient,
@@ -53,6 +52,7 @@ from opbridge.capture.traced.function_mode import TensorAccessMode
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import NumberDependsOnData, Recorder, SizesDependOnData
+from opbridge.capture.traced.written_operators import written_operator
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, is_fake
 
@@ -169,7 +169,7 @@ def _record_operators(recorder: Recorder, note: Callable[[OpOverload, Any], None
             return recorder.call(function, args, kwargs)
         if function in STEPS and not are_differentiated(args):
             return recorder.call(function, args, kwargs)
-        written = STEPS.get(function) or form_of_transforms(function, args)
+        written = STEPS.get(function) or written_operator(function, args)
         if written is not None:
             with intercept_operators(call):
                 return written(*args, **kwargs)

@@ -1,5 +1,5 @@
-"""Operators of torch.func's transforms, written with simpler ones. The rules by which torch computes their derivatives
-in forward mode, and second derivatives, make symbolic sizes numbers."""
+"""Operators of torch.func's transforms, written with simpler ones. The rules by which torch transforms them, computes
+their derivatives in forward mode and their second derivatives make symbolic sizes numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from opbridge.torch_compat import OpOverload, dual_numbers_exist, entered_transforms
+from opbridge.torch_compat import OpOverload, dual_numbers_exist, entered_transforms, transforms_are_active
 
 _ATEN: Any = torch.ops.aten
 
 
-def written(function: OpOverload, args: Any) -> Callable[..., torch.Tensor] | None:
+def written_operator(function: OpOverload, args: Any) -> Callable[..., torch.Tensor] | None:
     """The function to call instead of ``function``; None if torch's kernel will do."""
+    if function is _ATEN.linear.default:
+        is_affine = len(args) > 2 and args[2] is not None
+        return _linear if is_affine and args[0].dim() > 2 and transforms_are_active() else None
     by_hand: Callable[..., torch.Tensor] | None = _WRITTEN.get(function)
     if by_hand is None or not _has_dynamic_sizes(args[0]):
         return None
@@ -32,6 +35,10 @@ def written(function: OpOverload, args: Any) -> Callable[..., torch.Tensor] | No
 def _has_dynamic_sizes(given: Any) -> bool:
     tensors = given if isinstance(given, (list, tuple)) else [given]
     return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return x @ weight.t() + bias
 
 
 def _layer_norm(

@@ -13,6 +13,15 @@ from opbridge.capture.operators import aten_overload
 from opbridge.capture.rewrites.batch_rules import single_operators as single
 from opbridge.capture.rewrites.batch_rules.convolutions import convolution, convolution_backward
 from opbridge.capture.rewrites.batch_rules.rules import along, broadcast, by_sample
+from opbridge.capture.rewrites.operator_families import (
+    ADAPTIVE_MAX_POOLS,
+    LOSSES,
+    MAX_POOLS,
+    PADS,
+    POOLS,
+    UPSAMPLES,
+    backward,
+)
 from opbridge.torch_compat.batching import BatchRule, add_batch_rule, decompose_batches, write_batches
 from opbridge.torch_compat.symbols import scoped_library
 
@@ -36,19 +45,6 @@ def _trains_statistics(*args: Any) -> bool:
     return bool(args[5]) and args[3] is not None
 
 
-_PADS = tuple(f"aten::{mode}_pad{rank}d" for mode in ("reflection", "replication") for rank in (1, 2, 3))
-_POOLS = ("aten::avg_pool2d", "aten::avg_pool3d", "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d")
-_POOLS_WITH_INDICES = (
-    "aten::max_pool2d_with_indices",
-    "aten::max_pool3d_with_indices",
-    "aten::adaptive_max_pool2d",
-    "aten::adaptive_max_pool3d",
-)
-_UPSAMPLES = (
-    *(f"{mode}{rank}d" for mode in ("aten::upsample_nearest", "aten::_upsample_nearest_exact") for rank in (1, 2, 3)),
-    *("aten::upsample_linear1d", "aten::upsample_bilinear2d", "aten::upsample_bicubic2d", "aten::upsample_trilinear3d"),
-    *("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"),
-)
 _POLYNOMIALS = (
     *(f"chebyshev_polynomial_{kind}" for kind in "tuvw"),
     *(f"shifted_chebyshev_polynomial_{kind}" for kind in "tuvw"),
@@ -60,13 +56,13 @@ _SPECIAL = (
 )
 _OPERANDS = ("Scalar", "Tensor")
 _RULES: dict[str, Callable[[Any], BatchRule]] = {
-    **dict.fromkeys((*_POOLS, *_POOLS_WITH_INDICES, *_UPSAMPLES, *_PADS), by_sample(0)),
+    **dict.fromkeys((*POOLS, *MAX_POOLS, *ADAPTIVE_MAX_POOLS, *UPSAMPLES, *PADS), by_sample(0)),
     "aten::convolution": convolution,
     "aten::convolution_backward": convolution_backward,
-    **{f"{pool}_backward": by_sample(0, 1) for pool in (*_POOLS, *_PADS)},
-    **{f"{pool}_backward": by_sample(0, 1, 7) for pool in _POOLS_WITH_INDICES[:2]},
-    **{f"{pool}_backward": by_sample(0, 1, 2) for pool in _POOLS_WITH_INDICES[2:]},
-    **{f"{upsample}_backward": by_sample(0, sizes=2) for upsample in _UPSAMPLES},
+    **dict.fromkeys(backward(POOLS, PADS), by_sample(0, 1)),
+    **dict.fromkeys(backward(MAX_POOLS), by_sample(0, 1, 7)),
+    **dict.fromkeys(backward(ADAPTIVE_MAX_POOLS), by_sample(0, 1, 2)),
+    **dict.fromkeys(backward(UPSAMPLES), by_sample(0, sizes=2)),
     **dict.fromkeys(("aten::grid_sampler_2d", "aten::grid_sampler_3d"), by_sample(0, 1)),
     **dict.fromkeys(("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward"), by_sample(0, 1, 2)),
     "aten::native_batch_norm": single.by_channel(5, unless=_trains_statistics),
@@ -79,7 +75,7 @@ _RULES: dict[str, Callable[[Any], BatchRule]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": by_sample(0, 1, 2, 3, 4, 5),
     "aten::native_group_norm": single.group_norm,
     "aten::nll_loss_forward": single.nll_loss,
-    **dict.fromkeys(("aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss"), single.loss),
+    **dict.fromkeys(LOSSES, single.loss),
     "aten::native_layer_norm": along(same={2, 3}),
     "aten::native_layer_norm_backward": single.layer_norm_backward,
     **dict.fromkeys(
