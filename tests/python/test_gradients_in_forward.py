@@ -6,41 +6,18 @@ computed from the example would differ there.
 
 from __future__ import annotations
 
-import pathlib
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from gradients_check import CAPTURES, Function, check
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.nn import functional as F
 
 import opbridge
-from checking.models import compare, loaded
 from opbridge.errors import UnsupportedError
-
-Function = Callable[..., Any]
-CAPTURES = ["export", "trace"]
-
-
-def check(
-    model: Function,
-    path: pathlib.Path,
-    *args: torch.Tensor,
-    capture: str,
-    dynamic: Any = None,
-    others: tuple[tuple[torch.Tensor, ...], ...] = (),
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> None:
-    """Exports ``model`` and compares it with PyTorch for other inputs of the same sizes, and for ``others``."""
-    if isinstance(model, nn.Module):
-        model.eval()
-    opbridge.export(model, args, path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
-    another = tuple(torch.randn_like(arg) if arg.is_floating_point() else arg.flip(0) for arg in args)
-    compare(model, loaded(path / "model.onnx"), (args, another, *others), rtol=rtol, atol=atol)
 
 
 class Network(nn.Module):
@@ -607,99 +584,6 @@ def test_batched_derivatives_in_forward_mode_are_refused(capture, tmp_path):
 
     with pytest.raises(UnsupportedError, match="jacfwd"):
         opbridge.export(model, (torch.randn(3),), tmp_path / "model.onnx", capture=capture)
-
-
-def pushed(function: Function) -> Function:
-    """Its derivative along a vector, in forward mode."""
-    return lambda x: jvp(function, (x,), (torch.full_like(x, 0.5),))
-
-
-def curved(function: Function) -> Function:
-    """The product of the Hessian of the sum with a vector, forward over reverse mode."""
-    return lambda x: jvp(grad(lambda x: function(x).sin().sum()), (x,), (torch.ones_like(x),))[1]
-
-
-def halves_doubled(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    y[..., 1:3] *= x[..., :2]
-    return y + x
-
-
-IMAGES = torch.randn(2, 4, 3, 5)
-OF_IMAGES: dict[str, Function] = {
-    "batch norm": nn.BatchNorm2d(4).eval(),
-    "group norm": nn.GroupNorm(2, 4),
-    "instance norm": nn.InstanceNorm2d(4, affine=True),
-    "layer norm": nn.LayerNorm(5),
-    "layer norm of halves": lambda x: nn.functional.layer_norm(x.half(), (3, 5)).float(),
-    "glu": lambda x: nn.functional.glu(x, 1),
-    "cat with a constant": lambda x: torch.cat([x.sin(), torch.ones_like(x[:, :1]), x * x], 1),
-    "stack with a constant": lambda x: torch.stack([x.sin(), torch.ones_like(x)], 1),
-    "mse loss": lambda x: nn.functional.mse_loss(x, x.cos().detach(), reduction="none"),
-    "huber loss": lambda x: nn.functional.huber_loss(x, x.cos().detach(), reduction="none", delta=0.3),
-    "maximum": lambda x: x.amax(2) + x.max(3)[0].sum(2, keepdim=True),
-    "sorted": lambda x: x.sort(3)[0] * x,
-    "indices": lambda x: (x * x)[..., [0, 2, 2]],
-    "transposed": lambda x: (x.mT.contiguous() @ x).sin(),
-}
-
-
-OF_FIRST_ORDER = ("huber loss", "cat with a constant", "stack with a constant")
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("dynamic", [None, ({0: "n", 2: "h"},)])
-@pytest.mark.parametrize(
-    ("name", "transform"),
-    [
-        *((name, pushed) for name in OF_IMAGES),
-        *((name, curved) for name in OF_IMAGES if name not in OF_FIRST_ORDER),
-    ],
-)
-def test_forward_mode_of_operators_with_dynamic_sizes(name, transform, dynamic, capture, tmp_path):
-    halves = name == "layer norm of halves"
-    if halves and dynamic is not None:
-        dynamic = ({0: "n"},)
-    rows = IMAGES.shape[2] if halves else 7
-    others = () if dynamic is None else ((torch.randn(1, 4, rows, 5),), (torch.randn(3, 4, rows, 5),))
-    model, atol = transform(OF_IMAGES[name]), 2e-3 if halves else 1e-5
-    check(model, tmp_path, IMAGES, capture=capture, dynamic=dynamic, others=others, rtol=10 * atol, atol=atol)
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
-def test_forward_mode_of_an_operator_in_place(dynamic, capture, tmp_path):
-    def model(x):
-        return pushed(lambda x: (x * 2).lerp_(x, torch.tensor(0.3)).addcmul_(x, x))(x), x.quantile(0.3, dim=1)
-
-    for each in (model, pushed(lambda x: x.quantile(0.3, dim=1))):
-        others = () if dynamic is None else ((torch.randn(1, 6),), (torch.randn(5, 6),))
-        check(each, tmp_path, torch.randn(3, 6), capture=capture, dynamic=dynamic, others=others)
-
-
-def of_each_sample(function: Function) -> Function:
-    return vmap(grad(lambda row: function(row).sum()))
-
-
-PER_SAMPLE: dict[str, Function] = {
-    "mse loss": of_each_sample(lambda row: nn.functional.mse_loss(row.sin(), row.cos().detach())),
-    "sum of squares": of_each_sample(lambda row: nn.functional.mse_loss(row.sin(), torch.ones(1), reduction="sum")),
-    "huber loss": of_each_sample(lambda row: nn.functional.huber_loss(row.sin(), row[:1], delta=0.3)),
-    "smooth l1 loss": of_each_sample(lambda row: nn.functional.smooth_l1_loss(row, row.sin().detach(), beta=0.5)),
-    "loss of a number": of_each_sample(lambda row: nn.functional.mse_loss(row.sum(), row.prod())),
-    "written in place": of_each_sample(halves_doubled),
-    "glu in forward mode": vmap(jacfwd(nn.functional.glu)),
-    "mish in forward mode": vmap(jacfwd(nn.functional.mish)),
-    "second derivatives of glu": vmap(hessian(lambda row: nn.functional.glu(row).sin().sum())),
-}
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
-@pytest.mark.parametrize("name", PER_SAMPLE)
-def test_derivatives_of_each_sample(name, dynamic, capture, tmp_path):
-    others = () if dynamic is None else ((torch.randn(1, 6),), (torch.randn(5, 6),))
-    check(PER_SAMPLE[name], tmp_path, torch.randn(3, 6), capture=capture, dynamic=dynamic, others=others)
 
 
 class ClassActivation(nn.Module):
