@@ -222,6 +222,26 @@ def test_tensors_of_the_model_may_be_read(model: Any, sizes: Any, capture: Any, 
     assert exported.counts.tolist() == [1, 2]
 
 
+class Large(torch.nn.Module):
+    """Branches by a parameter that is too large to be known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(5000))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.weight.sum() == 5000 else x
+
+
+def test_a_branch_by_a_large_parameter_reads_its_values(tmp_path: Any, request: Any) -> None:
+    path = tmp_path / "model.onnx"
+    request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
+    torch.use_deterministic_algorithms(True)  # fills memory that would be uninitialized with NaN
+    opbridge.export(Large(), (torch.rand(4, 5),), path, dynamic_shapes=({0: "n"},), capture="trace")
+    x = torch.rand(3, 5)
+    torch.testing.assert_close(run(session(path), {"x": x})[0], x * 2)
+
+
 def test_the_truth_of_a_number_with_an_example_of_size_1(tmp_path: Any) -> None:
     path, rows = tmp_path / "model.onnx", ({0: torch.export.Dim("n", min=1)},)
     opbridge.export(Number(), (torch.rand(1, 5),), path, dynamic_shapes=rows, capture="trace")

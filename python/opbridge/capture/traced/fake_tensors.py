@@ -118,10 +118,13 @@ def _capture(
 
 
 def _copy_data_by_memory() -> contextlib.AbstractContextManager[None]:
-    """torch copies data element by element, and refuses elements that share memory, as those of ``x.expand(3, -1)``."""
+    """torch copies data element by element, and refuses elements that share memory, as those of ``x.expand(3, -1)``.
+    torch 2.13 leaves what stands for a parameter uninitialized."""
     original = COPY_OF_DATA.original
 
     def copy(made: torch.Tensor, data: torch.Tensor | None) -> None:
+        if type(data) is torch.nn.Parameter:
+            data = data.detach()
         if type(data) is torch.Tensor and data.layout == torch.strided and data.stride() == made.stride():
             made, data = _memory(made), _memory(data)
         original(made, data)
