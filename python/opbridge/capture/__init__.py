@@ -143,7 +143,7 @@ def _graph_of(
             return export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
 
     with restore_generators() as used:
-        graph = capture_without_shortcuts(graph_of)
+        graph = capture_without_shortcuts(lambda: sizes.padding.capture(graph_of))
     with use_calls([]), restore_generators():
         if used:
             check_drawn_numbers(model, inputs, used)

@@ -67,6 +67,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
         frame = sys._getframe(1)
+        if (answer := sizes.padding.answer_to_kept(asking_frame(frame), asked)) is not None:
+            return answer
         if not fixed and drops_axis(asked, frame):
             return True
         if not fixed and isinstance(hint := self.hint, bool) and sizes.branches.is_decided(asked, hint):
@@ -78,6 +80,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if truth is not None:
                 return truth
         if not fixed and asked_by_model(frame) and not is_without_effect(asking_frame(frame)):
+            if (answer := sizes.padding.answer(asking_frame(frame), asked, env)) is not None:
+                return answer
             if (answer := sizes.branches.answer_to(asked)) is not None:
                 return answer
             whole = whole_test(asking_frame(frame), asked, env, sizes.branches)
@@ -128,6 +132,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
     with (
         patch(points.BOOL_OF_SYMBOL, guard_bool),
+        sizes.padding.follow(),
         patch_attributes(torch, is_same_size=_have_same_size),
         patch_attributes(torch.Tensor, is_same_size=_have_same_size),
     ):

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -66,11 +66,35 @@ def are_impossible(wanted: Sequence[Wanted], least: int, most: int | None) -> bo
     """Whether no size from ``least`` to ``most`` gives all conditions on it the wanted answers. False if unknown."""
     if any(type(asked) not in _RELATIONS or len(asked.free_symbols) != 1 for asked, _ in wanted):
         return False
+    wanted, least, most = _of_quotient_alone(wanted, least, most)
     count = _count_to_try([asked.lhs - asked.rhs for asked, _ in wanted])
     if count is None:
         return any(_is_above(asked, truth, least, most) for asked, truth in wanted)
     last = least + count if most is None else min(least + count, most)
     return last - least < _MOST_TRIED and _are_never(tuple(wanted), least, last)
+
+
+def _of_quotient_alone(
+    wanted: Sequence[Wanted], least: int, most: int | None
+) -> tuple[Sequence[Wanted], int, int | None]:
+    """The same conditions and limits of ``k`` where a size ``n`` is in the conditions only as ``k = (n - 1) // 32``:
+    fewer sizes need to be tried."""
+    quotients = {each for asked, _ in wanted for each in asked.atoms(FloorDiv) if _is_simple(each)}
+    if len(quotients) == 1:
+        quotient = quotients.pop()
+        short = sympy.Dummy(integer=True)
+        replaced = [(asked.xreplace({quotient: short}), truth) for asked, truth in wanted]
+        if all(type(asked) in _RELATIONS and asked.free_symbols == {short} for asked, _ in replaced):
+            value = _function_of(quotient)
+            return replaced, value(least), None if most is None else value(most)
+    return wanted, least, most
+
+
+def _is_simple(quotient: Any) -> bool:
+    """Whether it is the quotient of a size, or of a size and a number, and a number."""
+    dividend, divisor = quotient.args
+    rest = dividend - next(iter(dividend.free_symbols), 0)
+    return bool(divisor.is_Integer and divisor > 0 and rest.is_Integer)
 
 
 # For which answers of a relation the difference of its sides is below 0, or at most 0.
@@ -131,6 +155,15 @@ def _function_of(expr: Any) -> Callable[[int], Any]:
     return lambda size: function(*[operand(size) for operand in operands])
 
 
+class _Form(NamedTuple):
+    """The period of an expression, how far it may be from a linear function, and whether that has a slope: an
+    expression without one only repeats itself from some size on."""
+
+    period: int
+    reach: int
+    slopes: bool
+
+
 def _count_to_try(differences: Sequence[Any]) -> int | None:
     """After how many sizes the signs of the differences only repeat; None if it is not known.
 
@@ -142,41 +175,42 @@ def _count_to_try(differences: Sequence[Any]) -> int | None:
     known = [form for form in forms if form is not None]
     if len(known) < len(forms):
         return None
-    return 4 * math.lcm(*(period for period, _ in known)) * (max(reach for _, reach in known) + 2)
+    return 4 * math.lcm(*(form.period for form in known)) * (max(form.reach for form in known) + 2)
 
 
-def _form_of(expr: Any) -> tuple[int, int] | None:
-    """The period of an expression, and how far it may be from a linear function; None if it has another form."""
+def _form_of(expr: Any) -> _Form | None:
+    """The form of an expression; None if it has none."""
     if expr.is_Integer:
-        return 1, abs(int(expr))
+        return _Form(1, abs(int(expr)), False)
     if expr.is_Symbol:
-        return 1, 0
+        return _Form(1, 0, True)
     kind = type(expr)
     if kind.__name__ in _ROUNDING:
         quotient = _exact_quotient(expr.args[0])
-        form = quotient and _of_quotient(*quotient)
+        form = _of_quotient(*quotient) if quotient else None
         # Half of an odd number is rounded to an even one: up or down in turn.
-        return form and (form[0] * (2 if kind.__name__ == "RoundToInt" else 1), form[1])
+        return form and form._replace(period=form.period * (2 if kind.__name__ == "RoundToInt" else 1))
     if kind in (FloorDiv, Mod, PythonMod):
-        return _of_quotient(*expr.args)
+        form = _of_quotient(*expr.args)
+        return form and form._replace(slopes=form.slopes and kind is FloorDiv)
     if expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Integer:
         form = _form_of(expr.args[1])
-        return None if form is None else (form[0], abs(int(expr.args[0])) * form[1])
+        return form and form._replace(reach=abs(int(expr.args[0])) * form.reach)
     if not expr.is_Add and kind not in (Max, Min):
         return None
-    period, reach = 1, 0
-    for form in map(_form_of, expr.args):
-        if form is None:
-            return None
-        period, reach = math.lcm(period, form[0]), reach + form[1]
-    return period, reach
+    forms = list(map(_form_of, expr.args))
+    known = [form for form in forms if form is not None]
+    if len(known) < len(forms):
+        return None
+    period, reach = math.lcm(*(form.period for form in known)), sum(form.reach for form in known)
+    return _Form(period, reach, any(form.slopes for form in known))
 
 
-def _of_quotient(dividend: Any, divisor: Any) -> tuple[int, int] | None:
+def _of_quotient(dividend: Any, divisor: Any) -> _Form | None:
     form = _form_of(dividend)
     if form is None or not divisor.is_Integer or divisor < 1:
         return None
-    return form[0] * int(divisor), form[1] + int(divisor)
+    return _Form(form.period * (int(divisor) if form.slopes else 1), form.reach + int(divisor), form.slopes)
 
 
 def _exact_quotient(expr: Any) -> tuple[Any, Any] | None:

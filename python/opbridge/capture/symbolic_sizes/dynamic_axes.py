@@ -18,6 +18,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.memory_layout import repeat_ones, with_sizes
 from opbridge.capture.run_warnings import warn_of_model
 from opbridge.capture.symbolic_sizes.model_branches import Branches
+from opbridge.capture.symbolic_sizes.padding_branches import PaddingBranches
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
 from opbridge.torch_compat.symbols import limit_size
@@ -48,6 +49,7 @@ class DynamicSizes:
         self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
         self._names: dict[str, str] = {}  # of the symbols of the latest capture
         self.branches = Branches()
+        self.padding = PaddingBranches(self.branches)
         self._ranges_hold = True
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")

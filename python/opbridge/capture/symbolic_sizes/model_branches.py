@@ -159,6 +159,13 @@ class Branches:
         limits = self._limits_of(asked.free_symbols)
         return limits is not None and is_decided(asked, truth, *limits)
 
+    def follows(self, fact: Any, given: Sequence[Any]) -> bool:
+        """Whether ``fact`` holds for all sizes that fulfil the conditions ``given``. False if unknown."""
+        if fact in (sympy.true, sympy.false) or sympy.And(*given, ~fact) == sympy.false:
+            return fact is not sympy.false
+        symbols = fact.free_symbols
+        return self._are_never(*(each for each in given if each.free_symbols == symbols), ~fact)
+
     def is_never_one_below(self, size: Any, other: Any) -> bool:
         """Whether ``size`` is never 1 while ``other`` is greater. False if unknown."""
         if (multiple := size.primitive()[0]).is_Integer and multiple > 1:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
 
 @functools.lru_cache(maxsize=8)
@@ -32,6 +34,8 @@ def lines_of(node: ast.expr) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def evaluated(expression: ast.expr, frame: FrameType) -> object:
-    """The value that an expression of names in the source of ``frame`` has there."""
-    return eval(compile(ast.Expression(expression), "expression", "eval"), frame.f_globals, frame.f_locals)
+def evaluated(expression: ast.expr, frame: FrameType, values: Mapping[str, Any] | None = None) -> object:
+    """The value that an expression of names in the source of ``frame`` has there, or with ``values`` instead of its
+    variables."""
+    names = frame.f_locals if values is None else values
+    return eval(compile(ast.Expression(expression), "expression", "eval"), frame.f_globals, names)

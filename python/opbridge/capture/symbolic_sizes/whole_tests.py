@@ -49,16 +49,10 @@ def whole_test(frame: FrameType, asked: Any, env: Any, branches: Branches) -> Wh
     test = _tests_by_line(frame.f_code.co_filename).get(frame.f_lineno)
     if test is None:
         return None
-    conditions: list[tuple[Any, bool]] = []
-
-    def known(condition: Any) -> Any:
-        decided = next((truth for truth in (True, False) if branches.is_decided(condition, truth)), None)
-        return always(env, condition) if decided is None else decided
-
-    try:
-        whole = _condition(test, frame, known, True, conditions)
-    except Exception:  # the conditions before this one may keep Python from evaluating it
+    found = condition_of(test, True, frame, env, branches)
+    if found is None:
         return None
+    whole, conditions = found
     same = next((same for condition, same in conditions if condition == asked), None)
     if same is None or whole in (asked, ~asked) or free_unbacked_symbols(whole):
         return None
@@ -77,6 +71,23 @@ def whole_test(frame: FrameType, asked: Any, env: Any, branches: Branches) -> Wh
     return WholeTest(SymNode(whole, env, bool, bool(hint)), same)
 
 
+def condition_of(
+    test: ast.expr, truth: bool, frame: FrameType, env: Any, branches: Branches
+) -> tuple[Any, list[tuple[Any, bool]]] | None:
+    """The expression of whether the test, which is plain, has the answer ``truth``. With it come the conditions in it,
+    and whether that answer wants each to hold. None if Python cannot evaluate all of them."""
+    conditions: list[tuple[Any, bool]] = []
+
+    def known(condition: Any) -> Any:
+        decided = next((each for each in (True, False) if branches.is_decided(condition, each)), None)
+        return always(env, condition) if decided is None else decided
+
+    try:
+        return _condition(test, frame, known, truth, conditions), conditions
+    except Exception:  # the conditions before this one may keep Python from evaluating it
+        return None
+
+
 @functools.lru_cache(maxsize=256)
 def _tests_by_line(filename: str) -> dict[int, ast.expr]:
     """The tests of several conditions, by their lines; without those on the line of another test."""
@@ -89,9 +100,9 @@ def _tests_by_line(filename: str) -> dict[int, ast.expr]:
         for line in lines_of(node.test):
             is_first = line not in lines and isinstance(node, (ast.If, ast.IfExp))
             lines.add(line)
-            leaves = list(_leaves(node.test))
+            leaves = list(leaves_of_test(node.test))
             is_alone = asking.get(line, set()) <= {*ast.walk(node.test)}
-            if is_first and is_alone and len(leaves) > 1 and all(map(_is_plain, leaves)):
+            if is_first and is_alone and len(leaves) > 1 and all(map(is_plain, leaves)):
                 tests[line] = node.test
             else:
                 tests.pop(line, None)
@@ -115,20 +126,22 @@ def _asks(node: ast.expr) -> bool:
     return is_not or isinstance(node, (ast.Compare, ast.BoolOp))
 
 
-def _leaves(test: ast.expr) -> Iterator[ast.expr]:
+def leaves_of_test(test: ast.expr) -> Iterator[ast.expr]:
+    """The conditions in a test, without ``and``, ``or`` and ``not``."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _leaves(value)
+            yield from leaves_of_test(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _leaves(test.operand)
+        yield from leaves_of_test(test.operand)
     else:
         yield test
 
 
-def _is_plain(condition: ast.expr) -> bool:
+def is_plain(condition: ast.expr) -> bool:
+    """Whether evaluating the expression runs no code of the model."""
     if isinstance(condition, ast.Compare):
         known = len(condition.ops) == 1 and isinstance(condition.ops[0], (*_RELATIONS, ast.Is, ast.IsNot))
-        return known and all(map(_is_plain, (condition.left, *condition.comparators)))
+        return known and all(map(is_plain, (condition.left, *condition.comparators)))
     return all(isinstance(each, (*_PLAIN, *_CONTEXTS)) for each in ast.walk(condition))
 
 
