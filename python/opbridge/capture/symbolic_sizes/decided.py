@@ -9,8 +9,9 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy
 
@@ -155,7 +156,8 @@ def _function_of(expr: Any) -> Callable[[int], Any]:
     return lambda size: function(*[operand(size) for operand in operands])
 
 
-class _Form(NamedTuple):
+@dataclass(frozen=True)
+class _Form:
     """The period of an expression, how far it may be from a linear function, and whether that has a slope: an
     expression without one only repeats itself from some size on."""
 
@@ -189,13 +191,13 @@ def _form_of(expr: Any) -> _Form | None:
         quotient = _exact_quotient(expr.args[0])
         form = _of_quotient(*quotient) if quotient else None
         # Half of an odd number is rounded to an even one: up or down in turn.
-        return form and form._replace(period=form.period * (2 if kind.__name__ == "RoundToInt" else 1))
+        return form and replace(form, period=form.period * (2 if kind.__name__ == "RoundToInt" else 1))
     if kind in (FloorDiv, Mod, PythonMod):
         form = _of_quotient(*expr.args)
-        return form and form._replace(slopes=form.slopes and kind is FloorDiv)
+        return form and replace(form, slopes=form.slopes and kind is FloorDiv)
     if expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Integer:
         form = _form_of(expr.args[1])
-        return form and form._replace(reach=abs(int(expr.args[0])) * form.reach)
+        return form and replace(form, reach=abs(int(expr.args[0])) * form.reach)
     if not expr.is_Add and kind not in (Max, Min):
         return None
     forms = list(map(_form_of, expr.args))
