@@ -20,6 +20,7 @@ from opbridge.capture.loops.variables import MUTABLE, Growing, Variables, is_in_
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
 from opbridge.capture.torchscript.loops import check_alike, expression_of, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
@@ -202,6 +203,7 @@ class _Step:
         with recorder.enter(self.body):
             take(recorder, [*before.values(), index])
             check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
+            note_step(index, count)
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
             given = loop.with_leaves(before)

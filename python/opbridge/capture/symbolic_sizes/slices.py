@@ -6,12 +6,16 @@ data to it. In a quotient, ``n`` is known up to its remainder.
 
 If it cannot tell whether ``x[-2:]`` has two rows, it takes the difference of both indices for the length,
 ``n - Max(0, n - 2)``, in which ``n`` stands twice: the length of slices of slices doubles with each.
+
+Nor does torch know that the number of a loop's step is below the number of steps, by which ``x[:, t : t + 1]`` has one
+column.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +35,18 @@ from opbridge.torch_compat.symbols import (
 )
 
 _MOST_BOUNDS = 32
+# The greatest values of symbols, as expressions of others.
+_greatest: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def note_step(number: torch.SymInt, count: torch.SymInt) -> None:
+    """Notes that ``number`` is that of a step of a loop with ``count`` steps. Where there is a step, a count of
+    ``Max(0, n)`` is ``n``. torch cannot be told: it would infer that there is a step."""
+    expr = count.node.expr
+    if isinstance(expr, Max):
+        possible = [each for each in expr.args if not (each.is_Integer and each <= 0)]
+        expr = Max(*possible)
+    _greatest.setdefault(number.node.shape_env, {})[number.node.expr] = expr - 1
 
 
 def find_indices_of_slices() -> contextlib.AbstractContextManager[None]:
@@ -39,9 +55,11 @@ def find_indices_of_slices() -> contextlib.AbstractContextManager[None]:
 
     def index_of(size: Any, index: Any) -> Any:
         found = original(size, index)
-        if found is not None or not is_never_negative(index):
+        if found is index or not is_never_negative(index):
             return found
-        return index if is_never_negative(size - index) else torch.sym_min(index, size)
+        if is_never_negative(size - index):
+            return index
+        return torch.sym_min(index, size) if found is None else found
 
     return patch(INDEX_OF_SLICE, index_of)
 
@@ -66,9 +84,8 @@ def is_never_negative(number: Any) -> bool:
     if not isinstance(number, torch.SymInt):
         return bool(number >= 0)
     env: Any = number.node.shape_env
-    ranges = env.var_to_range
-    bounds = itertools.islice(_bounds(number.node.expr, ranges, below=True), _MOST_BOUNDS)
-    return any(_least(bound, ranges) > -1 for bound in bounds)  # the number is an integer
+    bounds = itertools.islice(_bounds(number.node.expr, env, below=True), _MOST_BOUNDS)
+    return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
 
 
 def are_always_equal(size: Any, other: Any) -> bool:
@@ -87,34 +104,37 @@ def _without_differences(size: Any) -> Any:
     return size
 
 
-def _bounds(expr: Any, ranges: Any, below: bool) -> Iterator[Any]:
-    """Linear expressions that are not more than ``expr``, or not less unless ``below``."""
+def _bounds(expr: Any, env: Any, below: bool) -> Iterator[Any]:
+    """Linear expressions, as far as possible, that are not more than ``expr``, or not less unless ``below``."""
     factor, rest = expr.as_coeff_Mul()
     if expr.is_Integer or expr.is_Symbol:
         yield expr
+        if not below and (greatest := _greatest.get(env, {}).get(expr)) is not None:
+            yield from _bounds(greatest, env, below)
     elif expr.is_Add:
-        of_terms = (itertools.islice(_bounds(term, ranges, below), _MOST_BOUNDS) for term in expr.args)
+        of_terms = (itertools.islice(_bounds(term, env, below), _MOST_BOUNDS) for term in expr.args)
         for terms in itertools.product(*of_terms):
             yield sympy.Add(*terms)
     elif factor != 1:
-        yield from (factor * bound for bound in _bounds(rest, ranges, below == (factor > 0)))
+        yield from (factor * bound for bound in _bounds(rest, env, below == (factor > 0)))
     elif isinstance(expr, FloorDiv) and expr.args[1].is_Integer and expr.args[1] > 0:
         above, divisor = expr.args
-        for bound in _bounds(above, ranges, below):
+        for bound in _bounds(above, env, below):
             yield ((bound - divisor + 1) if below else bound) / divisor
     elif isinstance(expr, Max if below else Min):
         for operand in expr.args:
-            yield from _bounds(operand, ranges, below)
+            yield from _bounds(operand, env, below)
     elif isinstance(expr, Min) and below:
         yield min(
-            max((_least(bound, ranges) for bound in _bounds(each, ranges, below)), default=-sympy.oo)
-            for each in expr.args
+            max((_least(bound, env) for bound in _bounds(each, env, below)), default=-sympy.oo) for each in expr.args
         )
+    else:
+        yield expr  # which may cancel
 
 
-def _least(linear: Any, ranges: Any) -> Any:
+def _least(linear: Any, env: Any) -> Any:
     """The least value of a linear expression of symbols in their ``ranges``."""
-    least = sympy.Integer(0)
+    ranges, least = env.var_to_range, sympy.Integer(0)
     for term in sympy.Add.make_args(sympy.expand(linear)):
         factor, symbol = term.as_coeff_Mul()
         if symbol == 1:
