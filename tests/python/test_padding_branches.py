@@ -70,7 +70,8 @@ def multiples(x: torch.Tensor) -> torch.Tensor:
         pads = (0, WINDOW - x.shape[3] % WINDOW)
         x = F.pad(x, pads)
     if x.shape[2] % WINDOW != 0:
-        x = F.pad(x, (0, 0, 0, WINDOW - x.shape[2] % WINDOW))
+        pads = (0, 0, 0, WINDOW - x.shape[2] % WINDOW)
+        x = F.pad(x, pads)
     return F.avg_pool2d(x, WINDOW)
 
 
@@ -202,6 +203,16 @@ def kept_for_a_function(x: torch.Tensor) -> Any:
     return padded()
 
 
+def with_numbers_of_before(x: torch.Tensor) -> Any:
+    pads = (0, 0)
+    if x.shape[2] % WINDOW != 0:
+        pads = (0, 0, 0, WINDOW - x.shape[2] % WINDOW)
+        x = F.pad(x, pads)
+    if x.shape[1] > 5:
+        x = F.pad(x, pads)
+    return x
+
+
 def without_the_tail(x: torch.Tensor) -> Any:
     pad = -x.shape[2] % WINDOW
     x = F.pad(x, (0, 0, 0, pad)).flip(2)
@@ -243,6 +254,7 @@ def kept_in_a_loop(x: torch.Tensor) -> Any:
         kept_beside_its_condition,
         kept_beside_a_handler,
         kept_for_a_function,
+        with_numbers_of_before,
         without_the_tail,
     ],
 )

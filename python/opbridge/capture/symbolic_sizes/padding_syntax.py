@@ -74,13 +74,12 @@ def _lines_of_several_tests(function: ast.FunctionDef) -> set[int]:
 
 
 def _candidates_in(function: ast.FunctionDef) -> Iterator[Candidate]:
+    bodies = [(node, _steps(node.body)) for node in ast.walk(function) if isinstance(node, ast.If) and not node.orelse]
+    read = _names_read_elsewhere(function, [steps for _, steps in bodies])
+    for test, steps in bodies:
+        if steps and read.isdisjoint(step.name for step in steps if step.kind == "number"):
+            yield Candidate(test.test, True, tuple(steps), _lines_of_body(test.body))
     for node in ast.walk(function):
-        if isinstance(node, ast.If) and not node.orelse:
-            steps = [_step(each) for each in node.body]
-            known = [step for step in steps if step is not None]
-            numbers = {step.name for step in known if step.kind == "number"}
-            if len(known) == len(steps) and known[-1].kind != "number" and _are_only_used_in(numbers, node, function):
-                yield Candidate(node.test, True, tuple(known), _lines_of_body(node.body))
         for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
             yield from _early_returns(body) if isinstance(body, list) else ()
         if isinstance(node, ast.IfExp):
@@ -118,6 +117,13 @@ def _early_returns(body: list[ast.stmt]) -> Iterator[Candidate]:
 
 def _lines_of_body(body: Sequence[ast.stmt]) -> range:
     return range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1)
+
+
+def _steps(body: Sequence[ast.stmt]) -> list[Step]:
+    """The steps of a body that ends by padding or cropping; none if it does more."""
+    steps = [_step(statement) for statement in body]
+    known = [step for step in steps if step is not None]
+    return known if len(known) == len(steps) and known[-1].kind != "number" else []
 
 
 def _step(statement: ast.stmt) -> Step | None:
@@ -161,11 +167,17 @@ def _is_plain_slice(node: ast.Slice) -> bool:
     return node.step is None and all(end is None or is_plain(end) for end in (node.lower, node.upper))
 
 
-def _are_only_used_in(names: set[str], node: ast.AST, function: ast.FunctionDef) -> bool:
-    within = {*ast.walk(node)}
-    return not any(
-        isinstance(each, ast.Name) and each.id in names and each not in within for each in ast.walk(function)
-    )
+def _names_read_elsewhere(function: ast.FunctionDef, bodies: Sequence[Sequence[Step]]) -> set[str]:
+    """The names that the function reads, except where one of the bodies has computed them as numbers before."""
+    own: set[ast.AST] = set()
+    for steps in bodies:
+        computed: set[str] = set()
+        for step in steps:
+            own.update(each for each in ast.walk(step.value) if isinstance(each, ast.Name) and each.id in computed)
+            if step.kind == "number":
+                computed.add(step.name)
+    names = (each for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    return {each.id for each in names if each not in own}
 
 
 def _kept_tests(function: ast.FunctionDef, candidates: list[Candidate]) -> Iterator[KeptTest]:
