@@ -176,3 +176,18 @@ def test_a_branch_in_what_is_shown(capture: Any, tmp_path: pathlib.Path) -> None
             model, (torch.randn(5, 2),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},)
         )
     assert [node.op_type for node in program.model_proto.graph.node] == ["Mul"]
+
+
+@CAPTURES
+def test_products_with_equal_factors(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        size, height, width, _ = x.shape
+        halves = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))[:, ::2, ::2].reshape(size, -1, 3)
+        return halves * 2 + x.new_ones(size, ((height + 1) // 2) * ((width + 1) // 2), 3)
+
+    path, shapes = tmp_path / "m.onnx", ({0: "n", 1: "height", 2: "width"},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(model, (torch.randn(2, 5, 7, 3),), path, capture=capture, dynamic_shapes=shapes)
+    for height, width in ((1, 1), (4, 7), (1, 9), (6, 2)):
+        opbridge.verify(path, model, (torch.randn(3, height, width, 3),))

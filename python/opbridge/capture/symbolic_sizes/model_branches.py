@@ -37,6 +37,17 @@ def _answer(condition: Any, values: Mapping[Any, Any]) -> Any:
         return sympy.nan
 
 
+def _factors_by_symbol(product: Any) -> dict[Any, Any]:
+    """The factors of a product, multiplied for each symbol in them; none if one has several symbols."""
+    factors: dict[Any, Any] = {}
+    for factor in sympy.Mul.make_args(product):
+        symbol = next(iter(factor.free_symbols), None)
+        if len(factor.free_symbols) > 1:
+            return {}
+        factors[symbol] = factors.get(symbol, 1) * factor
+    return factors
+
+
 @dataclasses.dataclass(frozen=True)
 class Branch:
     """A condition on sizes that the model asked. ``asked`` is its sympy expression, ``text`` the same with the user's
@@ -155,9 +166,19 @@ class Branches:
     def is_decided(self, asked: Any, truth: bool) -> bool:
         """Whether the condition has this answer for all sizes that the inputs may have."""
         if len(asked.free_symbols) != 1:
-            return bool(asked == sympy.sympify(truth))
+            is_equation = truth and isinstance(asked, sympy.Eq)
+            return bool(asked == sympy.sympify(truth)) or (is_equation and self._have_equal_factors(*asked.args))
         limits = self._limits_of(asked.free_symbols)
         return limits is not None and is_decided(asked, truth, *limits)
+
+    def _have_equal_factors(self, size: Any, other: Any) -> bool:
+        """Whether two products have equal factors for each of the sizes in them. False if unknown."""
+        factors, others = _factors_by_symbol(size), _factors_by_symbol(other)
+        return (
+            bool(factors)
+            and factors.keys() == others.keys()
+            and all(self.is_decided(sympy.Eq(factor, others[symbol]), True) for symbol, factor in factors.items())
+        )
 
     def follows(self, fact: Any, given: Sequence[Any]) -> bool:
         """Whether ``fact`` holds for all sizes that fulfil the conditions ``given``. False if unknown."""
