@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hunt.padding import PADDING
 from hunt.statements import DTYPES, NUMBERS, Scope
 
 Idiom = str | tuple[str, str]
@@ -532,6 +533,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (MATHEMATICS, 7),
     (LAYERS, 9),
     (CACHES, 2),
+    (PADDING, 2),
 )
 
 _WORDS = {
