@@ -284,7 +284,7 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
     ends = arguments.get("include_last_offset") and offsets is not None and list(offsets.values[-1:])
-    if "embedding_bag" in base and ends and ends != [arguments["indices"].size[0]]:
+    if "embedding_bag" in base and ends and ends != [*arguments["indices"].size[:1]]:
         return "a last bag that does not end with the indices, for which PyTorch writes out of bounds"
     if "embedding_bag" in base and offsets is not None and offsets.size == (0,) and arguments["indices"].size != (0,):
         return "indices without bags, for which PyTorch writes out of bounds"
