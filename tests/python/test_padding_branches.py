@@ -128,6 +128,16 @@ def writes(x: torch.Tensor) -> Any:
     return x, shortcut
 
 
+def writes_under_a_kept_test(x: torch.Tensor) -> Any:
+    x = shortcut = x * 1
+    pad_h, pad_w = -x.shape[1] % WINDOW, -x.shape[2] % WINDOW
+    padding = pad_h > 0 or pad_w > 0
+    if padding:
+        x = F.pad(x, (0, 0, 0, pad_w, 0, pad_h))
+    x += 1
+    return x, shortcut
+
+
 def writes_earlier_view(x: torch.Tensor) -> Any:
     x = x * 1
     view, pad = x[:, 0], -x.shape[2] % WINDOW
@@ -246,6 +256,7 @@ def kept_in_a_loop(x: torch.Tensor) -> Any:
         beside_another_call,
         kept_in_a_loop,
         writes,
+        writes_under_a_kept_test,
         writes_earlier_view,
         of_one_where_the_other_is_even,
         both,
@@ -274,3 +285,10 @@ def reflected(x: torch.Tensor) -> Any:
 def test_a_way_that_pads_but_cannot(capture: Any, tmp_path: pathlib.Path) -> None:
     with pytest.warns(opbridge.TraceWarning, match="was read as False"):
         agrees(reflected, [[(2, 8, 12, 3)], [(1, 3, 6, 3)]], DYNAMIC, capture, tmp_path)
+
+
+@CAPTURES
+@pytest.mark.parametrize("model", [windows, kept])
+def test_in_inference_mode(model: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    with torch.inference_mode():
+        agrees(model, [[size] for size in SIZES], DYNAMIC, capture, tmp_path)

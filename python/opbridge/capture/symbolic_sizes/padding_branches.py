@@ -115,7 +115,7 @@ class PaddingBranches:
     def answer(self, frame: FrameType, asked: Any, env: Any) -> bool | None:
         """The answer to the condition ``asked`` at the line of ``frame`` with which the model takes the way that pads,
         if that is the way of all sizes; otherwise None."""
-        line = frame.f_code.co_filename, frame.f_lineno
+        line = _line_of(frame)
         if self._is_off or line in self._excluded or free_unbacked_symbols(asked) or transforms_are_active():
             return None
         candidate = candidates_in(frame.f_code).get(frame.f_lineno)
@@ -141,7 +141,7 @@ class PaddingBranches:
         kept = self._kept.get((id(frame), candidate.test.id))
         if kept is None or kept.first != asked:
             return None
-        if not self._takes(candidate, frame, kept.given):
+        if _line_of(frame) in self._excluded or not self._takes(candidate, frame, kept.given):
             self._exclude(kept.line)
         return True
 
@@ -153,8 +153,7 @@ class PaddingBranches:
         if moduli is None:
             return False
         self._were_taken = True
-        line = frame.f_code.co_filename, frame.f_lineno
-        self._taken[id(frame)] = _Taken(line, frame, candidate.lines, moduli)
+        self._taken[id(frame)] = _Taken(_line_of(frame), frame, candidate.lines, moduli)
         if any(step.kind == "crop" for step in candidate.steps) and not self._notes_copies:
             self._notes_copies = True
             copying = self._copying(torch.Tensor.contiguous)
@@ -286,6 +285,10 @@ class PaddingBranches:
                 return taken if frame.f_lineno in taken.lines else None
             frame = frame.f_back
         return None
+
+
+def _line_of(frame: FrameType) -> Line:
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _expression(number: Any) -> Any:
