@@ -269,3 +269,9 @@ def test_differences_of_integers_that_wrap_before_they_are_summed(dtype: torch.d
     x = torch.tensor([limits.max, limits.max, limits.min, 3], dtype=dtype)
     other = torch.tensor([limits.min, 1, limits.max, 7], dtype=dtype)
     check(lambda x: (F.l1_loss(x, other, reduction="sum"), F.l1_loss(x, other, reduction="none")), x)
+
+
+def test_the_weight_of_an_ignored_target_does_not_count() -> None:
+    weight = torch.tensor([math.nan, 1.0, 2.0])
+    for target in (torch.tensor([1, 1]), torch.tensor([2, 1])):
+        check({"sum": lambda x, t: torch.ops.aten.nll_loss_forward(x, t, weight, 2, 1)}, torch.rand(2, 3), target)

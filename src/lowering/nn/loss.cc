@@ -226,10 +226,11 @@ TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std
   Value safe = g.op("Where", kept, target, zero);
   Value picked =
       g.squeeze(g.op("GatherElements", log, g.unsqueeze(safe, {axis}), attr("axis", axis)), {axis});
-  Value weights = g.cast(kept, log.element_type());
-  if (weight) weights = g.op("Mul", g.gather(*weight, safe, 0), weights);
-  // The logarithm may be infinite for an ignored target.
-  Value counted = g.op("Where", kept, picked, constant(g, log, 0));
+  // Of an ignored target, the weight may be NaN, and the logarithm infinite.
+  Value none = constant(g, log, 0);
+  Value weights =
+      weight ? g.op("Where", kept, g.gather(*weight, safe, 0), none) : g.cast(kept, log.element_type());
+  Value counted = g.op("Where", kept, picked, none);
   return {g.op("Neg", g.op("Mul", counted, weights)), weights};
 }
 
