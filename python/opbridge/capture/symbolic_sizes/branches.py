@@ -67,8 +67,10 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
         frame = sys._getframe(1)
-        if (answer := sizes.padding.answer_to_kept(asking_frame(frame), asked)) is not None:
-            return answer
+        if sizes.padding.keeps_tests:
+            answer = sizes.padding.answer_to_kept(asking_frame(frame), asked)
+            if answer is not None:
+                return answer
         if not fixed and drops_axis(asked, frame):
             return True
         if not fixed and isinstance(hint := self.hint, bool) and sizes.branches.is_decided(asked, hint):

@@ -55,6 +55,7 @@ _FUNCTIONS.update(_ROUNDING)
 _FUNCTIONS.update(_RISING)
 
 
+_QUOTIENT = sympy.Dummy(integer=True)  # one for all, by which answers are found again
 Wanted = tuple[Any, bool]  # a condition, and the answer that it is to have
 
 
@@ -83,9 +84,8 @@ def _of_quotient_alone(
     quotients = {each for asked, _ in wanted for each in asked.atoms(FloorDiv) if _is_simple(each)}
     if len(quotients) == 1:
         quotient = quotients.pop()
-        short = sympy.Dummy(integer=True)
-        replaced = [(asked.xreplace({quotient: short}), truth) for asked, truth in wanted]
-        if all(type(asked) in _RELATIONS and asked.free_symbols == {short} for asked, _ in replaced):
+        replaced = [(asked.xreplace({quotient: _QUOTIENT}), truth) for asked, truth in wanted]
+        if all(type(asked) in _RELATIONS and asked.free_symbols == {_QUOTIENT} for asked, _ in replaced):
             value = _function_of(quotient)
             return replaced, value(least), None if most is None else value(most)
     return wanted, least, most

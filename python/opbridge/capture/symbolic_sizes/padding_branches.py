@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.symbolic_sizes.padding_syntax import Candidate, KeptTest, candidates_in, pads_of, slices_of
-from opbridge.capture.symbolic_sizes.syntax import evaluated
+from opbridge.capture.symbolic_sizes.syntax import Line, evaluated, running_line
 from opbridge.capture.symbolic_sizes.whole_tests import condition_of
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import transforms_are_active
@@ -35,8 +35,6 @@ from opbridge.torch_compat.symbols import PAD, Mod, PythonMod, free_unbacked_sym
 if TYPE_CHECKING:
     from opbridge.capture.failures import T
     from opbridge.capture.symbolic_sizes.model_branches import Branches
-
-Line = tuple[str, int]  # a file, and a line in it
 
 _DEPTH_OF_CALL = 6  # frames between the model's and the replacement of a function that it calls
 
@@ -115,7 +113,7 @@ class PaddingBranches:
     def answer(self, frame: FrameType, asked: Any, env: Any) -> bool | None:
         """The answer to the condition ``asked`` at the line of ``frame`` with which the model takes the way that pads,
         if that is the way of all sizes; otherwise None."""
-        line = _line_of(frame)
+        line = running_line(frame)
         if self._is_off or line in self._excluded or free_unbacked_symbols(asked) or transforms_are_active():
             return None
         candidate = candidates_in(frame.f_code).get(frame.f_lineno)
@@ -133,15 +131,19 @@ class PaddingBranches:
             return answer
         return answer if self._takes(candidate, frame, given) else None
 
+    @property
+    def keeps_tests(self) -> bool:
+        return bool(self._kept)
+
     def answer_to_kept(self, frame: FrameType, asked: Any) -> bool | None:
         """The same for a test that the model has kept."""
-        candidate = candidates_in(frame.f_code).get(frame.f_lineno) if self._kept else None
+        candidate = candidates_in(frame.f_code).get(frame.f_lineno)
         if not isinstance(candidate, Candidate) or not isinstance(candidate.test, ast.Name):
             return None
         kept = self._kept.get((id(frame), candidate.test.id))
         if kept is None or kept.first != asked:
             return None
-        if _line_of(frame) in self._excluded or not self._takes(candidate, frame, kept.given):
+        if running_line(frame) in self._excluded or not self._takes(candidate, frame, kept.given):
             self._exclude(kept.line)
         return True
 
@@ -153,7 +155,7 @@ class PaddingBranches:
         if moduli is None:
             return False
         self._were_taken = True
-        self._taken[id(frame)] = _Taken(_line_of(frame), frame, candidate.lines, moduli)
+        self._taken[id(frame)] = _Taken(running_line(frame), frame, candidate.lines, moduli)
         if any(step.kind == "crop" for step in candidate.steps) and not self._notes_copies:
             self._notes_copies = True
             copying = self._copying(torch.Tensor.contiguous)
@@ -285,10 +287,6 @@ class PaddingBranches:
                 return taken if frame.f_lineno in taken.lines else None
             frame = frame.f_back
         return None
-
-
-def _line_of(frame: FrameType) -> Line:
-    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _expression(number: Any) -> Any:

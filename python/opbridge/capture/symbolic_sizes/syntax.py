@@ -9,6 +9,12 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+Line = tuple[str, int]  # a file, and a line in it
+
+
+def running_line(frame: FrameType) -> Line:
+    return frame.f_code.co_filename, frame.f_lineno
+
 
 @functools.lru_cache(maxsize=8)
 def syntax_tree(filename: str) -> ast.Module:

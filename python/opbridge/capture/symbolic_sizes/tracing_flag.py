@@ -22,10 +22,10 @@ import torch
 
 from opbridge.capture.failures import T
 from opbridge.capture.patching import patch_code
+from opbridge.capture.symbolic_sizes.syntax import Line, running_line
 from opbridge.errors import UnsupportedError
 
 _jit: Any = torch.jit  # whose stub lacks is_tracing
-Line = tuple[str, int]  # a file, and a line in it
 
 
 class _Shortcut(BaseException):
@@ -68,7 +68,7 @@ def avoid_shortcut(frame: FrameType) -> None:
     """Starts the capture again if the line of ``frame``, which branches on a size, has asked whether the model is
     traced."""
     lines = _lines.get()
-    if lines is not None and (line := _line_of(frame)) in lines.asked - lines.traced:
+    if lines is not None and (line := running_line(frame)) in lines.asked - lines.traced:
         raise _Shortcut(line)
 
 
@@ -87,10 +87,6 @@ def _is_told() -> bool:
     lines = _lines.get()
     if lines is None:
         return False
-    line = _line_of(sys._getframe(2))
+    line = running_line(sys._getframe(2))
     lines.asked.add(line)
     return line in lines.traced
-
-
-def _line_of(frame: FrameType) -> Line:
-    return frame.f_code.co_filename, frame.f_lineno
