@@ -13,6 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from opbridge.capture.loops.iterables import PARTS
+from opbridge.capture.loops.uses import (
+    SCOPES,
+    can_be_function,
+    can_be_way,
+    first_use,
+    free_in,
+    needs_its_frame,
+    parameters_of,
+    scopes_in,
+    stored_in,
+    touched_in,
+)
 from opbridge.capture.symbolic_sizes.syntax import syntax_tree
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -21,15 +33,9 @@ _RUNTIME = "opbridge.capture.loops"  # the constant in whose place the new code 
 _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
-_OF_SCOPES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom)  # change what a name means
-_NEEDING_THEIR_FRAME = frozenset({"super", "locals", "vars", "dir", "eval", "exec"})
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
 _PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
-_CHANGING_LISTS = frozenset({"append", "extend", "insert"})
 
 
 def code_with_calls(function: types.FunctionType, runtime: Any) -> types.CodeType | None:
@@ -51,7 +57,7 @@ def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.Code
     """The code of the function. Its free variables are variables of a function around it."""
     function.decorator_list, function.returns = [], None
     function.args.defaults, function.args.kw_defaults = [], [None] * len(function.args.kwonlyargs)
-    for given in _parameters_of(function):
+    for given in parameters_of(function):
         given.annotation = None
     variables = [ast.Assign([_stored_name(name)], ast.Constant(None)) for name in original.co_freevars]
     around = ast.FunctionDef("around", _parameters(), [*variables, function], [])
@@ -125,8 +131,8 @@ class _Rewriting(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef, iterators: frozenset[str]) -> None:
         self._function = copy.deepcopy(function)
         body = self._function.body
-        self._locals = {each.arg for each in _parameters_of(self._function)} | set(_stored(body))
-        self._captured = {name for scope in _scopes(body) for name in _free(scope)}
+        self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
+        self._captured = {name for scope in scopes_in(body) for name in free_in(scope)}
         self._iterators = iterators - self._locals
         self._loops = 0  # around the statement
         self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
@@ -145,7 +151,7 @@ class _Rewriting(ast.NodeTransformer):
         return changed
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, _SCOPES):
+        if isinstance(node, SCOPES):
             return node
         if isinstance(node, (ast.For, ast.While)):
             self._following.append([node])  # the next step
@@ -165,7 +171,7 @@ class _Rewriting(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         next_step = [ast.Assign([node.target], ast.Constant(None)), *node.body]
         kept = self._variables([node.target, *node.body], next_step)
-        if kept is None or not _can_be_function(node.body):
+        if kept is None or not can_be_function(node.body):
             return self.generic_visit(node)
         self.has_loops = True
         iterable = self._items(node.iter)
@@ -186,7 +192,7 @@ class _Rewriting(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
         kept = self._variables([*node.body, *node.orelse], *blocks)
-        if kept is None or not self._loops or _names_a_value(node.test) or not all(map(_can_be_way, blocks)):
+        if kept is None or not self._loops or _names_a_value(node.test) or not all(map(can_be_way, blocks)):
             return self.generic_visit(node)
         ways = [
             ast.FunctionDef(name, _parameters(*kept), [*self._block(block), _returning(kept)], [])
@@ -197,7 +203,7 @@ class _Rewriting(ast.NodeTransformer):
         return [_placed(each, node) for each in (*ways, _assigning(kept, call))]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        if not self._loops or _names_a_value(node) or _needs_its_frame([node.body, node.orelse]):
+        if not self._loops or _names_a_value(node) or needs_its_frame([node.body, node.orelse]):
             return self.generic_visit(node)
         ways = [ast.Lambda(_parameters(), self.visit(way)) for way in (node.body, node.orelse)]
         return _placed(_call("chosen", [self._test(node.test), *ways]), node)
@@ -222,8 +228,8 @@ class _Rewriting(ast.NodeTransformer):
     def _variables(self, nodes: list[ast.AST], *blocks: Sequence[ast.stmt]) -> list[str] | None:
         """The variables that functions of the nodes take and return; None if they cannot, since other functions have
         them too. ``blocks`` run in these functions."""
-        stored = list(dict.fromkeys(_stored(nodes)))
-        touched = [name for name in dict.fromkeys(_touched(nodes)) if name in self._locals and name not in stored]
+        stored = list(dict.fromkeys(stored_in(nodes)))
+        touched = [name for name in dict.fromkeys(touched_in(nodes)) if name in self._locals and name not in stored]
         if set(stored + touched) & self._captured:
             return None
         return [name for name in stored if self._is_read_later(name, *blocks)] + touched
@@ -231,7 +237,7 @@ class _Rewriting(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), inner = node.generators, [node.elt]
         leaves = _names_a_value(node) or any(isinstance(each, ast.Await) for each in ast.walk(node))
-        if others or first.ifs or first.is_async or leaves or _needs_its_frame(inner):
+        if others or first.ifs or first.is_async or leaves or needs_its_frame(inner):
             return self.generic_visit(node)
         self.has_loops = True
         one = ast.comprehension(first.target, ast.Tuple([ast.Name(_ITEM, ast.Load())], ast.Load()), [], 0)
@@ -258,10 +264,10 @@ class _Rewriting(ast.NodeTransformer):
 
     def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:
         """Whether the value that a variable has after a statement, or before one of ``blocks``, may be read."""
-        if any(_first_use(name, block) == "read" for block in blocks):
+        if any(first_use(name, block) == "read" for block in blocks):
             return True
         for block in reversed(self._following):
-            use = _first_use(name, block)
+            use = first_use(name, block)
             if use is not None:
                 return use == "read"
         return False
@@ -277,7 +283,7 @@ class _Continuing(ast.NodeTransformer):
         return ast.copy_location(copy.deepcopy(self._end), node)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        return node if isinstance(node, (ast.For, ast.While, *_SCOPES)) else super().generic_visit(node)
+        return node if isinstance(node, (ast.For, ast.While, *SCOPES)) else super().generic_visit(node)
 
 
 def _without_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -340,138 +346,5 @@ def _parameters(*names: str) -> ast.arguments:
     return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
 
 
-def _parameters_of(function: Any) -> list[ast.arg]:
-    given = function.args
-    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-    return [each for each in every if each is not None]
-
-
 def _stored_name(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
-
-
-def _walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes and those in them that belong to the same function; a comprehension has variables of its own."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, _SCOPES):
-            yield from _walk(ast.iter_child_nodes(node))
-
-
-def _scopes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    return (node for node in _walk(nodes) if isinstance(node, _SCOPES))
-
-
-def _free(scope: Any) -> set[str]:
-    """The names in a function or class that may be variables of the function around it."""
-    names = set(_names(ast.walk(scope)))
-    if isinstance(scope, ast.ClassDef) or any(isinstance(each, ast.Nonlocal) for each in ast.walk(scope)):
-        return names
-    body = scope.body if isinstance(scope.body, list) else [scope.body]
-    return names - {each.arg for each in _parameters_of(scope)} - set(_stored(body))
-
-
-def _names(nodes: Iterable[ast.AST], context: type = ast.expr_context) -> Iterator[str]:
-    return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
-
-
-def _stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The variables of the function that the nodes assign."""
-    for node in nodes:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            yield node.name
-        if isinstance(node, _COMPREHENSIONS):
-            yield from (each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
-        elif not isinstance(node, _SCOPES):
-            yield from _stored(ast.iter_child_nodes(node))
-
-
-def _touched(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The variables whose lists or tensors the nodes may change: ``name[…] = …``, ``name.append(…)``,
-    ``name.add_(…)``."""
-    for node in _walk(nodes):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            yield from _roots(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            method = node.func.attr
-            if method in _CHANGING_LISTS or (method.endswith("_") and not method.endswith("__")):
-                yield from _roots(node.func.value)
-
-
-def _roots(node: ast.AST) -> Iterator[str]:
-    """The variable whose item, attribute or view the expression is."""
-    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    if isinstance(node, ast.Name):
-        yield node.id
-
-
-def _needs_its_frame(nodes: Iterable[ast.AST]) -> bool:
-    return not _NEEDING_THEIR_FRAME.isdisjoint(_names(_walk(nodes)))
-
-
-def _can_be_function(body: list[ast.stmt]) -> bool:
-    """Whether the body of a loop can be a function of its own."""
-    if any(isinstance(node, (*_LEAVING, *_OF_SCOPES)) for node in _walk(body)) or _needs_its_frame(body):
-        return False
-    return not any(isinstance(node, ast.Break) for node in _own(body))
-
-
-def _can_be_way(block: list[ast.stmt]) -> bool:
-    """Whether a way of a branch can be a function of its own."""
-    return _can_be_function(block) and not any(isinstance(each, (ast.Raise, ast.Continue)) for each in _walk(block))
-
-
-def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes outside of inner loops."""
-    for node in nodes:
-        yield node
-        if isinstance(node, (ast.For, ast.While)):
-            yield from _own(node.orelse)
-        elif not isinstance(node, _SCOPES):
-            yield from _own(ast.iter_child_nodes(node))
-
-
-def _first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
-    """Whether the statements, in their order, may read the variable before all of them that run assign it: "read",
-    "assigned", or None if neither is certain or they do not use it."""
-    for node in statements:
-        if isinstance(node, (ast.For, ast.AsyncFor)):
-            if name in _names(ast.walk(node.iter), ast.Load):
-                return "read"
-            is_target = name in _stored([node.target])
-            if not is_target and _first_use(name, node.body) == "read":
-                return "read"
-            if _first_use(name, node.orelse) == "read":
-                return "read"
-        elif isinstance(node, ast.With):
-            if any(name in _names(ast.walk(each), ast.Load) for each in node.items):
-                return "read"
-            use = _first_use(name, node.body)
-            if use is not None:
-                return use
-        elif isinstance(node, ast.If):
-            if name in _names(ast.walk(node.test), ast.Load):
-                return "read"
-            uses = {_first_use(name, node.body), _first_use(name, node.orelse)}
-            if "read" in uses:
-                return "read"
-            if uses == {"assigned"}:
-                return "assigned"
-        else:
-            if name in _names(ast.walk(node), ast.Load) or _augments(node, name):
-                return "read"
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in _stored([node]):
-                return "assigned"
-    return None
-
-
-def _augments(node: ast.AST, name: str) -> bool:
-    return any(
-        isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name) and each.target.id == name
-        for each in ast.walk(node)
-    )
