@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType
 
 from opbridge.capture.failures import T
+from opbridge.capture.loops.counting import tests_of_counting
+from opbridge.capture.symbolic_sizes.syntax import running_line
 from opbridge.errors import UnsupportedError
 
 # The code of the user that has fixed a dynamic size.
@@ -36,6 +38,14 @@ def note_loops() -> Iterator[set[CodeType]]:
         yield noted
     finally:
         _fixing.reset(token)
+
+
+def stops_at_counting(frame: FrameType) -> bool:
+    """Whether ``frame`` asks whether a ``while`` loop goes on that counts and can be a node."""
+    if _fixing.get() is None or running_line(frame) not in tests_of_counting(frame.f_code.co_filename):
+        return False
+    note_loop(frame)
+    return has_loops([frame.f_code])
 
 
 def has_loops(noted: Iterable[CodeType]) -> bool:

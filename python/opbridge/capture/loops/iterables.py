@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +12,10 @@ import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Rows
 from opbridge.capture.torchscript.loops import fixed
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
+
+_RELATIONS = {"Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
 
 
 @dataclasses.dataclass
@@ -27,6 +32,8 @@ class Items:
 
 def items_of(iterable: Any) -> Any:
     """The Items of a tensor or a list, if their number is symbolic; otherwise the iterable itself."""
+    if isinstance(iterable, Counted):
+        return iterable.items or iterable
     if isinstance(iterable, ListOfRows):
         iterable = iterable.stacked
     if (
@@ -52,6 +59,53 @@ def range_of(*limits: Any) -> Any:
     if always(count.node.shape_env, count.node.expr >= 0) is None:
         count = torch.sym_max(count, 0)
     return Items(count, lambda i: start + i * step)
+
+
+class Counted:
+    """The values of ``number`` in ``while left(number) < right(number): …; number += step``, and the one at its end."""
+
+    def __init__(
+        self,
+        relation: str,
+        left: Callable[[Any], Any],
+        right: Callable[[Any], Any],
+        number: Any,
+        step: Any,
+    ) -> None:
+        self._relation = relation
+        self._sides = left, right
+        self._step = step
+        self.end = number
+        self.items: Items | None = None
+        if type(step) is int and type(number) in (int, torch.SymInt):
+            self.items = self._items()
+        elif not isinstance(number, (int, float)):
+            raise UnsupportedError(f"a loop counts a {type(number).__name__}, not a Python number")
+
+    def __iter__(self) -> Iterator[Any]:
+        left, right = self._sides
+        while _RELATIONS[self._relation](left(self.end), right(self.end)):
+            yield self.end
+            self.end += self._step
+
+    def _items(self) -> Items | None:
+        """The values, if their number is symbolic."""
+        start, step = self.end, self._step
+        distance = self._distance(start)
+        if fixed(distance - self._distance(start + step)) != abs(step):
+            return None  # it does not come closer to its end, or is not made of integers
+        items = range_of(start, start + (distance if step > 0 else -distance), step)
+        if not isinstance(items, Items):
+            return None
+        self.end = start + items.count * step
+        return items
+
+    def _distance(self, value: Any) -> Any:
+        """The loop goes on while this is above 0."""
+        less, more = (side(value) for side in self._sides)
+        if not all(type(side) in (int, torch.SymInt) for side in (less, more)):
+            return math.nan
+        return (more - less if self._relation.startswith("Lt") else less - more) + self._relation.endswith("E")
 
 
 def reversed_items(iterable: Any) -> Any:

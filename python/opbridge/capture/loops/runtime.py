@@ -90,6 +90,7 @@ class _Runtime:
             return getattr(owner, name)(*args, **kwargs)
         return iterables.parts_of(owner, name, *args, **kwargs)
 
+    counted = iterables.Counted
     range = staticmethod(iterables.range_of)
     reversed = staticmethod(iterables.reversed_items)
     enumerate = staticmethod(iterables.enumerated)

@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import PARTS
 from opbridge.capture.loops.uses import (
     SCOPES,
@@ -33,6 +34,7 @@ _RUNTIME = "opbridge.capture.loops"  # the constant in whose place the new code 
 _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
+_COUNTED = "opbridge_counted"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
 _PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
@@ -170,7 +172,9 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         next_step = [ast.Assign([node.target], ast.Constant(None)), *node.body]
+        self._following.append(node.orelse)
         kept = self._variables([node.target, *node.body], next_step)
+        self._following.pop()
         if kept is None or not can_be_function(node.body):
             return self.generic_visit(node)
         self.has_loops = True
@@ -188,6 +192,20 @@ class _Rewriting(ast.NodeTransformer):
         call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+
+    def visit_While(self, node: ast.While) -> Any:
+        found = counting(node)
+        if found is None:
+            return self.generic_visit(node)
+        number, counted = ast.Name(found.number, ast.Load()), ast.Name(_COUNTED, ast.Load())
+        sides = [ast.Lambda(_parameters(found.number), each) for each in (found.left, found.right)]
+        values = _call("counted", [ast.Constant(found.relation), *sides, number, found.step])
+        end = ast.Assign([_stored_name(found.number)], ast.Attribute(counted, "end", ast.Load()))
+        loop = _placed(ast.For(_stored_name(found.number), counted, node.body, [end, *node.orelse]), node)
+        changed = self.visit_For(loop)
+        if changed is loop:
+            return self.generic_visit(node)
+        return [_placed(ast.Assign([_stored_name(_COUNTED)], values), node), *changed]
 
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)

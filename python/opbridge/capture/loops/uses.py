@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -60,13 +60,19 @@ def stored_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield from stored_in(ast.iter_child_nodes(node))
 
 
-def touched_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def touched_in(nodes: Collection[ast.AST]) -> Iterator[str]:
     """The variables whose lists or tensors the nodes may change: ``name[…] = …``, ``name.append(…)``,
     ``name.add_(…)``."""
     for node in walk(nodes):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _roots(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    yield from called_on_in(nodes)
+
+
+def called_on_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The variables of which a method that changes them may be called: ``name.append(…)``, ``name.add_(…)``."""
+    for node in walk(nodes):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method = node.func.attr
             if method in _CHANGING_LISTS or (method.endswith("_") and not method.endswith("__")):
                 yield from _roots(node.func.value)
@@ -88,7 +94,7 @@ def can_be_function(body: list[ast.stmt]) -> bool:
     """Whether the body of a loop can be a function of its own."""
     if any(isinstance(node, (*_LEAVING, *_OF_SCOPES)) for node in walk(body)) or needs_its_frame(body):
         return False
-    return not any(isinstance(node, ast.Break) for node in _own(body))
+    return not any(isinstance(node, ast.Break) for node in own(body))
 
 
 def can_be_way(block: list[ast.stmt]) -> bool:
@@ -96,14 +102,14 @@ def can_be_way(block: list[ast.stmt]) -> bool:
     return can_be_function(block) and not any(isinstance(each, (ast.Raise, ast.Continue)) for each in walk(block))
 
 
-def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes outside of inner loops."""
     for node in nodes:
         yield node
         if isinstance(node, (ast.For, ast.While)):
-            yield from _own(node.orelse)
+            yield from own(node.orelse)
         elif not isinstance(node, SCOPES):
-            yield from _own(ast.iter_child_nodes(node))
+            yield from own(ast.iter_child_nodes(node))
 
 
 def first_use(name: str, statements: Iterable[ast.AST]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.loops import note_loop
+from opbridge.capture.loops import note_loop, stops_at_counting
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.rewrites.assignments import drops_axis
@@ -82,6 +82,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if truth is not None:
                 return truth
         if not fixed and asked_by_model(frame) and not is_without_effect(asking_frame(frame)):
+            if stops_at_counting(asking_frame(frame)):
+                raise refused(caught, f"a loop runs while '{sizes.text_of(asked)}', which depends on a dynamic size")
             if (answer := sizes.padding.answer(asking_frame(frame), asked, env)) is not None:
                 return answer
             if (answer := sizes.branches.answer_to(asked)) is not None:
