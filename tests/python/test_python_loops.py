@@ -152,6 +152,15 @@ def names_used_again(self: Any, x: torch.Tensor) -> Any:
     return y * t
 
 
+def read_at_its_end(self: Any, x: torch.Tensor) -> Any:
+    y = h = x[:, 0]
+    for t in range(1, x.shape[1]):
+        h = x[:, t] * 2
+    else:
+        y = y + h
+    return y
+
+
 def last_of_a_list(self: Any, x: torch.Tensor) -> Any:
     outputs = [x[:, 0]]
     for t in range(1, x.shape[1]):
@@ -188,6 +197,7 @@ RIGHT = (
     skipped,
     counted,
     names_used_again,
+    read_at_its_end,
     last_of_a_list,
     comprehension,
 )
@@ -380,7 +390,7 @@ def differentiated(self: Any, x: torch.Tensor) -> Any:
 
 
 REFUSED = (
-    (kept_by_an_object, "outside of it"),
+    (kept_by_an_object, "outside of"),
     (counted_by_an_object, "outside of"),
     (counted_and_read_afterwards, "outside of the loop"),
     (kept_in_a_dict, "outside of the loop"),

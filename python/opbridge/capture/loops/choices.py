@@ -56,7 +56,7 @@ class _Choice(Variables):
         given = self.with_leaves(own)
         for i, value in enumerate(self.values):
             if isinstance(value, UnreadList):
-                given[i] = Growing()
+                given[i] = value.within() if isinstance(value, Growing) else Growing(None, i)
         results = []
         for i, (start, now) in enumerate(zip(given, way(*given), strict=True)):
             results.append(self._added(i, now) if type(start) is Growing else self._result(i, start, now, own))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -21,6 +22,11 @@ class Unread(torch.Tensor):
 
 class UnreadList(list[Any]):
     """A list that cannot be read, but for what a class that is derived from it can."""
+
+    @property
+    def length(self) -> Any:
+        """The number of items, which may be symbolic."""
+        self._refuse()
 
     def _refuse(self) -> NoReturn:
         _refuse()
@@ -48,6 +54,11 @@ class ListOfRows(UnreadList):
         with without_modes():
             super().__init__([torch.empty(0).as_subclass(Unread)])
         self.pieces = list(pieces)
+
+    @property
+    def first(self) -> list[torch.Tensor]:
+        """The items before those whose number is symbolic."""
+        return list(itertools.takewhile(lambda piece: not isinstance(piece, Rows), self.pieces))  # type: ignore[arg-type]
 
     @property
     def stacked(self) -> torch.Tensor:
@@ -102,8 +113,12 @@ class ListOfRows(UnreadList):
             return self.pieces[index]
         return self.stacked[index]
 
+    @property
+    def length(self) -> Any:
+        return sum(piece.tensor.shape[0] if isinstance(piece, Rows) else 1 for piece in self.pieces)
+
     def __bool__(self) -> bool:
-        return True
+        return bool(self.first) or bool(self.length > 0)
 
 
 def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import operator
 import re
@@ -16,10 +17,11 @@ from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import ListOfRows, Rows
 from opbridge.capture.loops.runtime import Step, recording
-from opbridge.capture.loops.variables import MUTABLE, Growing, Variables, is_in_memory_of
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
 from opbridge.capture.torchscript.loops import check_alike, expression_of, standing_for, take
@@ -30,7 +32,7 @@ from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree
 from opbridge.torch_compat.messages import is_branch_on_data
 
 _INTEGERS = (int, torch.SymInt)
-_SYMBOL_OF_DATA = re.compile(r"\bz?uf?\d+\b")
+_NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
 
 
 @contextlib.contextmanager
@@ -63,11 +65,11 @@ class _Loops:
                     if not items.count >= 1:
                         return tuple(values)
                     values = list(step(items.get(0), *values))
-                loop = _Loop(self._recorder, items, done, step, values, shared)
+                loop = _Loop(self._recorder, self._caught, items, done, step, values, shared)
                 return loop.recorded()
-            except WritesOutside:
+            except (WritesOutside, Reads):
                 if self._recorder.in_body:
-                    raise  # perhaps to a variable of the loop around it
+                    raise  # perhaps to a variable, or of a list, of the loop around it
             except NotRecorded:
                 pass
             except Exception as error:
@@ -105,10 +107,18 @@ class _Counts(NotRecorded):
 
 class _Loop(Variables):
     def __init__(
-        self, recorder: Recorder, items: Items, done: int, step: Step, values: Sequence[Any], shared: set[int]
+        self,
+        recorder: Recorder,
+        caught: Caught,
+        items: Items,
+        done: int,
+        step: Step,
+        values: Sequence[Any],
+        shared: set[int],
     ) -> None:
         super().__init__(values)
         self.recorder = recorder
+        self.caught = caught
         self.items = items
         self.done = done  # the number of steps that come before the node
         self.step = step
@@ -138,14 +148,48 @@ class _Loop(Variables):
             except _Grows as found:
                 if found.index in self.growing or found.index in self.shared:
                     raise
-                self.growing.add(found.index)
+                self._let_grow({found.index})
             except _Counts as found:
                 self.counting.add(found.index)
+            except Reads as found:
+                if found.loop is not self:
+                    raise
+                return self._with_recent(found.index, found.count)
+            except NeedsNumberOfData as error:  # perhaps for an item of a list
+                lists = {i for i, value in enumerate(self.values) if type(value) is list} - self.growing - self.shared
+                if not lists:
+                    raise
+                self.caught.forget(error)
+                self._let_grow(lists)
             except WritesOutside as write:
                 new = {i for i, each in self.inside.items() if is_in_memory_of(each, [write.tensor])} - self.written
                 if not new:
                     raise
                 self.written |= new
+
+    def _let_grow(self, lists: set[int]) -> None:
+        """Takes the variables ``lists`` for lists that grow, the items of which are no variables."""
+        self.growing |= lists
+        self.written -= {i for i, variable in enumerate(self.variables) if variable in lists}
+
+    def _with_recent(self, index: int, count: int) -> tuple[Any, ...]:
+        """Records the loop with the last ``count`` items of a list that grows as variables."""
+
+        def step(item: Any, *given: Any) -> tuple[Any, ...]:
+            own, last = given[:-count], given[-count:]
+            growing = own[index]
+            if len(growing.last) < count:
+                growing.last = last
+            return (*self.step(item, *own), *growing.latest()[-count:])
+
+        value = self.values[index]
+        items = [value[-1]] if isinstance(value, ListOfRows) else value
+        if len(items) < count:
+            raise NotRecorded
+        loop = copy.copy(self)
+        Variables.__init__(loop, [*self.values, *items[-count:]])
+        loop.step = step
+        return loop.recorded()[:-count]
 
     def _recorded(self) -> tuple[Any, ...]:
         recorder, count = self.recorder, self.items.count - self.done
@@ -160,7 +204,8 @@ class _Loop(Variables):
             raise NotRecorded from error
         finally:
             recorder.names = after_step
-        if step.text != again.text or not self.keeps_state:
+        operands = [[id(tensor) for tensor, _ in each.body.operands] for each in (step, again)]
+        if step.text != again.text or operands[0] != operands[1] or not self.keeps_state:
             raise NotRecorded  # it changes something besides the variables
         carried = self.carried
         outside = [*self.leaves, *(tensor for tensor, _ in step.body.operands)]
@@ -168,11 +213,13 @@ class _Loop(Variables):
             raise UnsupportedError("a loop over a dynamic axis has no gradients; make the size constant")
         values = [recorder.value_of(self.leaves[i]) for i in carried]
         slices = [recorder.value_of(torch.arange(count))]
-        operands = [value for _, value in step.body.operands]
+        values_outside = [value for _, value in step.body.operands]
         after = [standing_for(self.leaves[i], recorder, count.node.shape_env) for i in carried]
         with recorder.pause():
             rows = {i: [_rows_of(each, count) for each in items] for i, items in step.appended.items()}
-        recorder.call_bodies("scan", (step.graph, values, slices, operands), [*after, *itertools.chain(*rows.values())])
+        recorder.call_bodies(
+            "scan", (step.graph, values, slices, values_outside), [*after, *itertools.chain(*rows.values())]
+        )
         for i, now in zip(carried, after, strict=True):
             step.note_shared(i, step.after[i], now)
         for i, items in step.appended.items():
@@ -208,7 +255,7 @@ class _Step:
             before = before | self._own
             given = loop.with_leaves(before)
             for i in loop.growing:
-                given[i] = Growing()
+                given[i] = self._growing(i, index)
             lists = [list(each) if type(each) is list else None for each in given]
             results = loop.step(loop.items.get(index + loop.done), *given)
             after = self.after = self._leaves_of(results, given, lists)
@@ -222,7 +269,14 @@ class _Step:
             for each in itertools.chain(*self.appended.values()):
                 recorder.give(each)
         self.graph = self.body.builder.finish()
-        self.text = _without_names_of_symbols(str(self.graph))
+        self.text = _with_names_in_order(str(self.graph))
+
+    def _growing(self, variable: int, index: torch.SymInt) -> Growing:
+        """Stands for a list before the step with this index."""
+        value = self._loop.values[variable]
+        if isinstance(value, ListOfRows):
+            return Growing(self._loop, variable, value.first, value.length + index)
+        return Growing(self._loop, variable, value, len(value) + index)
 
     def note_shared(self, index: int | None, result: Any, made: Any) -> None:
         """Records that ``made``, which stands for a result of the last step or of all steps, may share memory with a
@@ -296,7 +350,7 @@ def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -
     return made
 
 
-def _without_names_of_symbols(text: str) -> str:
-    """The text with the symbols of sizes that depend on data numbered in their order."""
+def _with_names_in_order(text: str) -> str:
+    """The text with the operands, and the symbols of sizes that depend on data, numbered in their order."""
     numbers: dict[str, str] = {}
-    return _SYMBOL_OF_DATA.sub(lambda found: numbers.setdefault(found.group(), f"u{len(numbers)}"), text)
+    return _NAME.sub(lambda found: numbers.setdefault(found.group(), f"u{len(numbers)}"), text)

@@ -10,18 +10,42 @@ from typing import Any, NoReturn
 import torch
 
 from opbridge.capture.loops.lists import UnreadList
+from opbridge.capture.torchscript.loops import fixed
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.torch_compat import has_memory, pytree, storage_id
 
 MUTABLE = (list, dict, collections.deque)  # of which the leaves are a variable's
 
 
-class Growing(UnreadList):
-    """Stands for a list in a step that only extends it, either at its end or at its front."""
+class Reads(NotRecorded):
+    """A step of ``loop`` reads one of the ``count`` last items of a list that grows, the variable with this index."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: object, index: int, count: int) -> None:
+        self.loop = loop
+        self.index = index
+        self.count = count
+
+
+class Growing(UnreadList):
+    """Stands for a list, the variable with this index, in a step of ``loop`` that only extends it, either at its end or
+    at its front. The step can read the ``first`` items, which are there before the loop, and as many of the ``last`` as
+    are variables of the loop. ``before`` is the number of all items before the step, if each step adds one."""
+
+    def __init__(self, loop: object, index: int, first: Sequence[Any] = (), before: Any = None) -> None:
         super().__init__()
+        self._loop = loop
+        self._index = index
+        self._first = first
+        self._before = before
+        self._is_counted = False
+        self.last: Sequence[Any] = ()
         self.at_front = False
+
+    def within(self) -> Growing:
+        """Stands for the list in a way of a branch of the step."""
+        made = Growing(self._loop, self._index, self._first)
+        made.last = self.latest()
+        return made
 
     def __iadd__(self, items: Any) -> Any:  # type: ignore[misc]  # not as list's
         self.extend(items)
@@ -33,9 +57,42 @@ class Growing(UnreadList):
         self.at_front = True
         list.append(self, item)
 
+    def __getitem__(self, index: Any) -> Any:
+        if type(index) is torch.SymInt:
+            index = fixed(index - self.length)
+        if type(index) is not int or self.at_front:
+            raise NotRecorded
+        if 0 <= index < len(self._first):
+            return self._first[index]
+        latest = self.latest()
+        if index >= 0:
+            raise NotRecorded
+        if -index > len(latest):
+            raise Reads(self._loop, self._index, -index - list.__len__(self))
+        return latest[index]
+
+    def __bool__(self) -> bool:
+        if not self._first and not list.__len__(self):
+            raise NotRecorded
+        return True
+
+    @property
+    def length(self) -> Any:
+        if self._before is None:
+            raise NotRecorded
+        self._is_counted = True
+        return self._before + list.__len__(self)
+
+    def latest(self) -> list[Any]:
+        """The last items, as far as they are known."""
+        return [*self.last, *(list.__getitem__(self, i) for i in range(list.__len__(self)))]
+
     def items(self) -> list[Any]:
         """In the order in which the step has added them."""
-        return [list.__getitem__(self, i) for i in range(list.__len__(self))]
+        made = self.latest()[len(self.last) :]
+        if self._is_counted and len(made) != 1:
+            raise NotRecorded
+        return made
 
     def _refuse(self) -> NoReturn:
         raise NotRecorded

@@ -45,8 +45,8 @@ GUARDS = tuple(
     for name in ("branches.py", "builtin_calls.py", "caches_by_size.py", "conversions.py", "python_functions.py")
 )
 _PATCHING = os.path.join(_CAPTURE, "patching.py")  # calls the builtins that are replaced
-_RUNTIME = os.path.join(_CAPTURE, "loops", "runtime.py")  # asks what the test of a branch is
-_TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, _PATCHING, _RUNTIME, *GUARDS)
+_OF_LOOPS = [os.path.join(_CAPTURE, "loops", name) for name in ("runtime.py", "lists.py")]  # ask what a test is
+_TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, _PATCHING, *_OF_LOOPS, *GUARDS)
 
 
 def asking_frame(frame: FrameType) -> FrameType:

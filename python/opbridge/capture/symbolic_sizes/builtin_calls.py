@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.failures import T
+from opbridge.capture.loops.lists import UnreadList
 from opbridge.capture.patching import ByThread, patch, patch_attributes
 from opbridge.capture.rewrites.causal_attention import patch_causal_attention
 from opbridge.capture.source import runs_users
@@ -154,6 +155,8 @@ def patch_builtins() -> Iterator[None]:
     length = builtins.len
 
     def len_(value: Any) -> Any:
+        if isinstance(value, UnreadList):
+            return value.length
         return value.shape[0] if type(value) is FakeTensor and value.dim() else length(value)
 
     def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:

@@ -1,0 +1,166 @@
+"""Lists that grow in a Python loop over an axis of dynamic size, and are read in it."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from dynamic_check import CAPTURES, agrees
+from loops_check import DYNAMIC, SHAPES, Model, refuses
+
+
+def last(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(1, x.shape[1]):
+        outputs.append(0.9 * outputs[-1] + 0.1 * x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def last_two(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0], x[:, 0] * 0.5]
+    for t in range(x.shape[1]):
+        outputs.append(torch.tanh(outputs[-1] + outputs[-2] * x[:, t]))
+    return torch.stack(outputs, 1)
+
+
+def two_lists(self: Any, x: torch.Tensor) -> Any:
+    h, c = [torch.zeros(x.size(0), 5)], [torch.zeros(x.size(0), 5)]
+    for step in x.unbind(1):
+        one, other = self.lstm(step, (h[-1], c[-1]))
+        h.append(one)
+        c.append(other)
+    return torch.stack(h, 1), c[-1]
+
+
+def empty_at_first(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[torch.Tensor] = []
+    for t in range(x.shape[1]):
+        before = outputs[-1] if outputs else torch.zeros(x.size(0), 6)
+        outputs.append(self.cell(x[:, t], before))
+    return torch.stack(outputs, 1)
+
+
+def by_its_length(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[torch.Tensor] = []
+    for t in range(x.shape[1]):
+        before = outputs[-1] if len(outputs) > 0 else torch.zeros(x.size(0), 6)
+        outputs.append(self.cell(x[:, t], before) * 0.5 ** len(outputs))
+    return torch.stack(outputs, 1) / len(outputs)
+
+
+def by_the_number_of_the_step(self: Any, x: torch.Tensor) -> Any:
+    states = [torch.zeros(x.size(0), 6)]
+    for t in range(x.shape[1]):
+        states.append(self.cell(x[:, t], states[t]) + states[0])
+    return torch.stack(states[1:], 1), states[-1]
+
+
+def by_the_number_of_the_step_before(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[torch.Tensor] = []
+    for t in range(x.shape[1]):
+        before = outputs[t - 1] if t > 0 else torch.zeros(x.size(0), 6)
+        outputs.append(self.cell(x[:, t], before))
+    return torch.stack(outputs, 1)
+
+
+def appended_before(self: Any, x: torch.Tensor) -> Any:
+    outputs, total = [], torch.zeros(x.size(0), 6)
+    for t in range(x.shape[1]):
+        outputs.append(torch.tanh(x[:, t]))
+        total = total + outputs[-1] * t
+    return torch.stack(outputs, 1), total
+
+
+def grown_twice(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.append(outputs[-1] * 0.5 + x[:, t])
+    for t in range(x.shape[1]):
+        outputs.append(outputs[-1] * 0.5 - x[:, t] * len(outputs))
+    return torch.stack(outputs, 1)
+
+
+def in_a_branch(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            outputs.append(outputs[-1] * 0.5 + x[:, t])
+        else:
+            outputs.append(x[:, t] - 1)
+    return torch.stack(outputs, 1)
+
+
+def none_of_one_step(self: Any, x: torch.Tensor) -> Any:
+    differences: list[torch.Tensor] = []
+    for t in range(1, x.shape[1]):
+        differences.append(x[:, t] - x[:, t - 1])
+    return torch.stack(differences, 1).sum(1) if differences else x[:, 0] * 100
+
+
+RIGHT = (
+    last,
+    last_two,
+    two_lists,
+    empty_at_first,
+    by_its_length,
+    by_the_number_of_the_step,
+    by_the_number_of_the_step_before,
+    appended_before,
+    grown_twice,
+    in_a_branch,
+    none_of_one_step,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", RIGHT, ids=lambda run: run.__name__)
+def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
+
+
+def two_in_each_step(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs += [outputs[t] * 0.5, x[:, t]]
+    return torch.stack(outputs, 1)
+
+
+def only_read(self: Any, x: torch.Tensor) -> Any:
+    weights, h = [layer.weight_hh for layer in self.layers] * 4, x[:, 0]
+    for t in range(x.shape[1]):
+        h = h @ weights[t][:6]
+    return h
+
+
+def written(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0].clone()]
+    for t in range(1, x.shape[1]):
+        outputs[-1].mul_(2)
+        outputs.append(x[:, t] * 1)
+    return torch.stack(outputs, 1)
+
+
+def read_by_another_name(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    same = outputs
+    for t in range(1, x.shape[1]):
+        outputs.append(same[-1] * 0.5 + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def from_an_iterator(self: Any, x: torch.Tensor) -> Any:
+    weights, h = iter([layer.weight_hh for layer in self.layers] * 8), x[:, 0]
+    for t in range(x.shape[1]):
+        h = h @ next(weights)[:6] + x[:, t]
+    return h
+
+
+REFUSED = (two_in_each_step, only_read, written, read_by_another_name, from_an_iterator)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", REFUSED, ids=lambda run: run.__name__)
+def test_refuses_other_reads(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    refuses(run, "outside of the loop|depends on", capture, tmp_path)
