@@ -209,6 +209,44 @@ def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -
     agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
 
 
+def longer(self: Any, x: torch.Tensor) -> Any:
+    out = x[:, :1]
+    for t in range(1, x.shape[1]):
+        out = torch.cat((out, out[:, -1:] * 0.5 + x[:, t : t + 1]), 1)
+    return out
+
+
+def none_at_first(self: Any, x: torch.Tensor) -> Any:
+    out, h = None, torch.zeros(x.size(0), 6)
+    for step in x.unbind(1):
+        h = self.cell(step, h)
+        out = h[:, None] if out is None else torch.cat([out, h[:, None]], 1)
+    return out
+
+
+def attends_to_all_before(self: Any, x: torch.Tensor) -> Any:
+    keys, outputs = x.new_zeros(x.size(0), 0, 6), []
+    for t in range(x.shape[1]):
+        query = self.linear(x[:, t : t + 1])
+        keys = torch.cat((keys, query), 1)
+        outputs.append(((query @ keys.mT).softmax(-1) @ keys)[:, 0])
+    return torch.stack(outputs, 1), keys
+
+
+def longer_by_a_size(self: Any, x: torch.Tensor) -> Any:
+    out = x[:0, 0]
+    for t in range(x.shape[1]):
+        out = torch.cat((x[:, t] * t, out))
+    return out
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [longer, none_at_first, attends_to_all_before, longer_by_a_size])
+def test_a_step_may_make_a_tensor_longer(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    model = agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
+    assert 'op_type: "Loop"' in str(model.graph)
+
+
 def over_half(self: Any, x: torch.Tensor) -> Any:
     h = x[:, 0]
     for t in range((x.shape[1] + 1) // 2):
@@ -354,13 +392,6 @@ def written_afterwards(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(rows, 1)
 
 
-def growing(self: Any, x: torch.Tensor) -> Any:
-    out = x[:, :1]
-    for t in range(1, x.shape[1]):
-        out = torch.cat((out, out[:, -1:] * 0.5 + x[:, t : t + 1]), 1)
-    return out
-
-
 def in_a_function_by_parity(self: Any, x: torch.Tensor) -> Any:
     def update(h: torch.Tensor, t: int) -> torch.Tensor:
         return h + x[:, t] if t % 2 == 0 else h
@@ -389,6 +420,28 @@ def differentiated(self: Any, x: torch.Tensor) -> Any:
         return torch.autograd.grad(h.sum(), x)[0]
 
 
+def longer_by_more(self: Any, x: torch.Tensor) -> Any:
+    out = x[:, :1]
+    for t in range(1, x.shape[1]):
+        out = torch.cat((out, x[:, :t]), 1)
+    return out
+
+
+def longer_in_one_way(self: Any, x: torch.Tensor) -> Any:
+    out = x[:, :1]
+    for t in range(1, x.shape[1]):
+        if t % 2:
+            out = torch.cat((out, x[:, t : t + 1]), 1)
+    return out
+
+
+def shorter(self: Any, x: torch.Tensor) -> Any:
+    h, rest = x[:, 0], x
+    for _ in range(x.shape[1] // 2):
+        h, rest = h + rest[:, 0], rest[:, 1:]
+    return h, rest
+
+
 REFUSED = (
     (kept_by_an_object, "outside of"),
     (counted_by_an_object, "outside of"),
@@ -402,7 +455,9 @@ REFUSED = (
     (list_of_others, "outside of the loop"),
     (deque_of_others, "outside of the loop"),
     (written_afterwards, "then writes to it"),
-    (growing, "change a shape"),
+    (longer_by_more, "change a shape"),
+    (longer_in_one_way, "change a shape"),
+    (shorter, "change a shape"),
     (in_a_function_by_parity, "by their number in a function"),
     (imported_in_a_step, "the model fixes it to 7"),
     (left_early, "the model fixes it to 7"),

@@ -109,12 +109,41 @@ std::vector<Value> loop(const SymbolicCall& call) {
   return g.op_list("Loop", carried.size(), {Value(), goes_on(g, carried), carried, attr("body", step)});
 }
 
+using Step = std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>;
+
+// Whether a step changes the shape of a state, as one that concatenates does. ONNX's Scan does not allow it.
+bool changes_shapes(const ir::Graph& step, size_t states) {
+  for (size_t i = 0; i < std::min({states, step.inputs.size(), step.outputs.size()}); ++i) {
+    if (ir::as_tensor_type(*step.inputs[i]).dims != ir::as_tensor_type(*step.outputs[i]).dims) return true;
+  }
+  return false;
+}
+
+// The results of a scan of at least one slice, by a Loop.
+std::vector<Value> scan_by_loop(const SymbolicCall& call, GraphBuilder& g, const std::vector<Value>& states,
+                                const std::vector<Value>& slices, size_t outputs, const Step& step) {
+  std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
+                                    {ElementType::boolean, std::vector<Dim>()}};
+  for (ir::TensorType& type : input_types(call, body(call, 0), states.size()))
+    types.push_back(std::move(type));
+  const ir::GraphPtr graph = g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
+    std::vector<Value> given(inputs.begin() + 2, inputs.end());
+    for (Value each : slices) given.push_back(b.gather(each, inputs[0], 0));
+    std::vector<Value> next = step(b, given);
+    next.insert(next.begin(), inputs[1]);
+    return next;
+  });
+  return g.op_list("Loop", outputs, {g.size(slices[0].dim(0)), Value(), states, attr("body", graph)});
+}
+
 // Scans the first axis: `step` carries the states; its further outputs, of the types `stacked`, are stacked.
 std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& states,
                         const std::vector<Value>& slices, const std::vector<ir::TensorType>& stacked,
-                        const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& step) {
+                        const Step& step) {
   const size_t outputs = states.size() + stacked.size();
   const auto steps = [&](GraphBuilder& g) {
+    if (changes_shapes(body(call, 0), states.size()))
+      return scan_by_loop(call, g, states, slices, outputs, step);
     const std::vector<ir::TensorType> types = input_types(call, body(call, 0), states.size() + slices.size());
     const ir::GraphPtr graph = g.subgraph("step", types, step);
     const auto count = static_cast<int64_t>(slices.size());

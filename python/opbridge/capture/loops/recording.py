@@ -24,7 +24,7 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
-from opbridge.capture.torchscript.loops import check_alike, expression_of, standing_for, take
+from opbridge.capture.torchscript.loops import check_alike, expression_of, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
@@ -105,6 +105,14 @@ class _Counts(NotRecorded):
         self.index = index
 
 
+class _Lengthens(NotRecorded):
+    """A step makes the tensor that is the leaf with this index longer: ``by`` how much along each axis."""
+
+    def __init__(self, index: int, by: list[Any]) -> None:
+        self.index = index
+        self.by = by
+
+
 class _Loop(Variables):
     def __init__(
         self,
@@ -128,6 +136,7 @@ class _Loop(Variables):
         self.growing = {i for i, value in enumerate(values) if isinstance(value, ListOfRows)}
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
+        self.lengthened: dict[int, list[Any]] = {}  # by how much each step does so, along each axis
 
     @property
     def carried(self) -> list[int]:
@@ -151,6 +160,10 @@ class _Loop(Variables):
                 self._let_grow({found.index})
             except _Counts as found:
                 self.counting.add(found.index)
+            except _Lengthens as found:
+                if found.index in self.lengthened:
+                    raise
+                self.lengthened[found.index] = found.by
             except Reads as found:
                 if found.loop is not self:
                     raise
@@ -166,6 +179,15 @@ class _Loop(Variables):
                 if not new:
                     raise
                 self.written |= new
+
+    def standing_for(self, leaf: int, done: torch.SymInt) -> Any:
+        """An unknown value like the leaf has after ``done`` steps."""
+        value = self.leaves[leaf]
+        if leaf in self.lengthened:
+            shape = [size + by * done for size, by in zip(value.shape, self.lengthened[leaf], strict=True)]
+            with self.recorder.pause():
+                value = value.new_empty(shape)
+        return standing_for(value, self.recorder, done.node.shape_env)
 
     def _let_grow(self, lists: set[int]) -> None:
         """Takes the variables ``lists`` for lists that grow, the items of which are no variables."""
@@ -214,7 +236,7 @@ class _Loop(Variables):
         values = [recorder.value_of(self.leaves[i]) for i in carried]
         slices = [recorder.value_of(torch.arange(count))]
         values_outside = [value for _, value in step.body.operands]
-        after = [standing_for(self.leaves[i], recorder, count.node.shape_env) for i in carried]
+        after = [self.standing_for(i, count) for i in carried]
         with recorder.pause():
             rows = {i: [_rows_of(each, count) for each in items] for i, items in step.appended.items()}
         recorder.call_bodies(
@@ -243,13 +265,13 @@ class _Step:
         self.body = Body()
         self.appended: dict[int, list[torch.Tensor]] = {}
         self.at_front: set[int] = set()
-        before = {i: standing_for(loop.leaves[i], recorder, env) for i in loop.carried}
-        self.inside = loop.inside = before
         self._known = frozenset(env.var_to_range)
         index = env.create_unbacked_symint()
+        check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
+        before = {i: loop.standing_for(i, index) for i in loop.carried}
+        self.inside = loop.inside = before
         with recorder.enter(self.body):
             take(recorder, [*before.values(), index])
-            check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
             note_step(index, count)
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
@@ -319,7 +341,11 @@ class _Step:
             are_integers = i not in before and type(leaf) in _INTEGERS and type(now) in _INTEGERS
             if are_integers and expression_of(now) != expression_of(leaf):
                 raise _Counts(i)
-            check_alike(before.get(i, leaf), now)
+            by = self._lengthening(before.get(i, leaf), now)
+            if by is None and i not in loop.lengthened:
+                check_alike(before.get(i, leaf), now)
+            elif by is None or list(map(expression_of, by)) != list(map(expression_of, loop.lengthened.get(i, []))):
+                raise _Lengthens(i, by) if by else NotRecorded
         appended = list(itertools.chain(*self.appended.values()))
         for each in appended:
             if not isinstance(each, torch.Tensor) or not all(is_known(size, self._known) for size in each.shape):
@@ -328,6 +354,16 @@ class _Step:
             raise NotRecorded
         others = [now for i, now in enumerate(after) if i not in loop.written]
         loop.check_writes(self._own, others + appended, [tensor for tensor, _ in self.body.operands])
+
+    def _lengthening(self, before: Any, now: Any) -> list[Any] | None:
+        """How much longer a tensor is along each axis; None if it is not a tensor with the same axes that is."""
+        if not isinstance(before, torch.Tensor) or not isinstance(now, torch.Tensor):
+            return None
+        if now.dtype != before.dtype or now.dim() != before.dim():
+            return None
+        by = [fixed(after - size) for after, size in zip(now.shape, before.shape, strict=True)]
+        is_longer = any(each != 0 for each in by if type(each) is int) or torch.SymInt in map(type, by)
+        return by if is_longer and all(is_known(each, self._known) for each in by) else None
 
 
 def _begins_with(items: list[Any], others: list[Any]) -> bool:
