@@ -1,7 +1,8 @@
-"""Lists that grow in a Python loop over an axis of dynamic size, and are read in it."""
+"""Lists that a Python loop over an axis of dynamic size fills, and reads."""
 
 from __future__ import annotations
 
+import collections
 import pathlib
 from typing import Any
 
@@ -99,6 +100,58 @@ def none_of_one_step(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(differences, 1).sum(1) if differences else x[:, 0] * 100
 
 
+def in_a_dict(self: Any, x: torch.Tensor) -> Any:
+    kept: Any = collections.defaultdict(list)
+    h = torch.zeros(x.size(0), 6)
+    for t in range(x.shape[1]):
+        h = self.cell(x[:, t], h)
+        kept["h"].append(h)
+        kept["sums"].append(h.sum(-1))
+    return torch.stack(kept["h"], 1), torch.stack(kept["sums"], 1)
+
+
+def read_in_a_dict(self: Any, x: torch.Tensor) -> Any:
+    kept = {"h": [x[:, 0]], "inner": {"c": [x[:, 0] * 2]}}
+    for t in range(1, x.shape[1]):
+        kept["h"].append(torch.tanh(kept["h"][-1] + kept["inner"]["c"][-1] * x[:, t]))
+        kept["inner"]["c"].append(kept["h"][-1] * 0.5)
+    return torch.stack(kept["h"], 1) + torch.stack(kept["inner"]["c"], 1)
+
+
+def one_for_each_layer(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[list[torch.Tensor]] = [[] for _ in self.layers]
+    states = [torch.zeros(x.size(0), 6) for _ in self.layers]
+    for value in x.unbind(1):
+        for i, layer in enumerate(self.layers):
+            states[i] = value = layer(value, states[i])
+            outputs[i].append(value)
+    return torch.stack([torch.stack(each, 1) for each in outputs])
+
+
+def assigned(self: Any, x: torch.Tensor) -> Any:
+    outputs, h = [None] * x.shape[1], torch.zeros(x.size(0), 6)
+    for t, step in enumerate(x.unbind(1)):
+        outputs[t] = h = self.cell(step, h)
+    return torch.stack(outputs, 1), outputs[-1]
+
+
+def assigned_backwards(self: Any, x: torch.Tensor) -> Any:
+    n, h = x.shape[1], torch.zeros(x.size(0), 6)
+    outputs = n * [0]
+    for t in range(n - 1, -1, -1):
+        outputs[t] = h = self.cell(x[:, t], h)
+    return torch.cat(outputs, 1)
+
+
+def assigned_one_before(self: Any, x: torch.Tensor) -> Any:
+    n = x.shape[1]
+    outputs = [None] * n
+    outputs[0] = x[:, 0]
+    for t in range(1, n):
+        outputs[t] = outputs[t - 1] * 0.5 + x[:, t]
+    return torch.stack(outputs, 1) * len(outputs)
+
+
 RIGHT = (
     last,
     last_two,
@@ -111,6 +164,12 @@ RIGHT = (
     grown_twice,
     in_a_branch,
     none_of_one_step,
+    in_a_dict,
+    read_in_a_dict,
+    one_for_each_layer,
+    assigned,
+    assigned_backwards,
+    assigned_one_before,
 )
 
 
@@ -157,10 +216,51 @@ def from_an_iterator(self: Any, x: torch.Tensor) -> Any:
     return h
 
 
-REFUSED = (two_in_each_step, only_read, written, read_by_another_name, from_an_iterator)
+def in_a_dict_and_elsewhere(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    kept = {"outputs": outputs}
+    for t in range(x.shape[1]):
+        kept["outputs"].append(x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def in_two_dicts(self: Any, x: torch.Tensor) -> Any:
+    kept = {"outputs": [x[:, 0]]}
+    same = kept
+    for t in range(x.shape[1]):
+        kept["outputs"].append(x[:, t])
+    return torch.stack(same["outputs"], 1)
+
+
+def assigned_but_one(self: Any, x: torch.Tensor) -> Any:
+    outputs = [None] * x.shape[1]
+    for t in range(x.shape[1] - 1):
+        outputs[t] = x[:, t]
+    return torch.stack(outputs[:-1], 1)
+
+
+def assigned_in_another_order(self: Any, x: torch.Tensor) -> Any:
+    n = x.shape[1]
+    outputs = [None] * n
+    for t in range(n):
+        outputs[(t + 1) % n] = x[:, t]
+    return torch.stack(outputs, 1)
+
+
+REFUSED = (
+    two_in_each_step,
+    only_read,
+    written,
+    read_by_another_name,
+    from_an_iterator,
+    in_a_dict_and_elsewhere,
+    in_two_dicts,
+    assigned_but_one,
+    assigned_in_another_order,
+)
 
 
 @CAPTURES
 @pytest.mark.parametrize("run", REFUSED, ids=lambda run: run.__name__)
 def test_refuses_other_reads(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
-    refuses(run, "outside of the loop|depends on", capture, tmp_path)
+    refuses(run, "outside of the loop|can only be extended|needed as a Python number", capture, tmp_path)

@@ -20,6 +20,11 @@ class Unread(torch.Tensor):
         _refuse()
 
 
+def _unread() -> list[torch.Tensor]:
+    with without_modes():
+        return [torch.empty(0).as_subclass(Unread)]
+
+
 class UnreadList(list[Any]):
     """A list that cannot be read, but for what a class that is derived from it can."""
 
@@ -51,8 +56,7 @@ class ListOfRows(UnreadList):
     it; any other use is refused."""
 
     def __init__(self, pieces: Iterable[torch.Tensor | Rows]) -> None:
-        with without_modes():
-            super().__init__([torch.empty(0).as_subclass(Unread)])
+        super().__init__(_unread())
         self.pieces = list(pieces)
 
     @property
@@ -119,6 +123,25 @@ class ListOfRows(UnreadList):
 
     def __bool__(self) -> bool:
         return bool(self.first) or bool(self.length > 0)
+
+
+class Slots(UnreadList):
+    """Stands for ``[None] * capacity`` until all items are assigned, one after the other: ``pieces`` are the first, of
+    known number. A loop assigns the others."""
+
+    def __init__(self, capacity: torch.SymInt) -> None:
+        super().__init__(_unread())
+        self.capacity = capacity
+        self.pieces: list[torch.Tensor] = []
+
+    def __setitem__(self, index: Any, item: Any) -> None:
+        if type(index) is not int or index != len(self.pieces):
+            _refuse()
+        self.pieces.append(_tensor(item))
+
+    @property
+    def length(self) -> Any:
+        return self.capacity
 
 
 def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:

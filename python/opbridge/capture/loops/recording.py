@@ -8,16 +8,16 @@ import itertools
 import operator
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import ListOfRows, Rows
+from opbridge.capture.loops.lists import ListOfRows, Rows, Slots
 from opbridge.capture.loops.runtime import Step, recording
-from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of, is_zero
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
@@ -92,10 +92,11 @@ class _Loops:
 
 
 class _Grows(NotRecorded):
-    """A step appends to the list that is the variable with this index."""
+    """A step appends to a list of the variable with this index."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, variable: int, grown: list[Any]) -> None:
+        self.variable = variable
+        self.grown = grown
 
 
 class _Counts(NotRecorded):
@@ -133,7 +134,6 @@ class _Loop(Variables):
         self.shared = shared
         with recorder.pause(), DisableTorchFunction():
             self._state = Attributes(step, items.get)
-        self.growing = {i for i, value in enumerate(values) if isinstance(value, ListOfRows)}
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
         self.lengthened: dict[int, list[Any]] = {}  # by how much each step does so, along each axis
@@ -141,8 +141,15 @@ class _Loop(Variables):
     @property
     def carried(self) -> list[int]:
         """The leaves of which each step may give the next one another value."""
-        every = ((i, leaf) for i, leaf in enumerate(self.leaves) if self.variables[i] not in self.growing)
+        every = enumerate(self.leaves)
         return [i for i, leaf in every if isinstance(leaf, torch.Tensor) or i in self.counting]
+
+    @property
+    def growing(self) -> list[int]:
+        """The leaves that are lists which steps extend."""
+        return [
+            i for i, leaf in enumerate(self.leaves) if isinstance(leaf, (ListOfRows, Slots)) or self._is_whole(leaf)
+        ]
 
     @property
     def keeps_state(self) -> bool:
@@ -155,9 +162,9 @@ class _Loop(Variables):
             try:
                 return self._recorded()
             except _Grows as found:
-                if found.index in self.growing or found.index in self.shared:
+                if found.variable in self.shared:
                     raise
-                self._let_grow({found.index})
+                self._let_grow([found.grown])
             except _Counts as found:
                 self.counting.add(found.index)
             except _Lengthens as found:
@@ -169,8 +176,8 @@ class _Loop(Variables):
                     raise
                 return self._with_recent(found.index, found.count)
             except NeedsNumberOfData as error:  # perhaps for an item of a list
-                lists = {i for i, value in enumerate(self.values) if type(value) is list} - self.growing - self.shared
-                if not lists:
+                lists = [each for i, each in enumerate(self.values) if type(each) is list and i not in self.shared]
+                if all(map(self._is_whole, lists)):
                     raise
                 self.caught.forget(error)
                 self._let_grow(lists)
@@ -189,27 +196,27 @@ class _Loop(Variables):
                 value = value.new_empty(shape)
         return standing_for(value, self.recorder, done.node.shape_env)
 
-    def _let_grow(self, lists: set[int]) -> None:
-        """Takes the variables ``lists`` for lists that grow, the items of which are no variables."""
-        self.growing |= lists
-        self.written -= {i for i, variable in enumerate(self.variables) if variable in lists}
+    def _let_grow(self, lists: Iterable[list[Any]]) -> None:
+        """Takes the lists for such that grow, the items of which are no variables."""
+        Variables.__init__(self, self.values, [*self.whole, *lists])
+        self.counting, self.lengthened = set(), {}
 
     def _with_recent(self, index: int, count: int) -> tuple[Any, ...]:
         """Records the loop with the last ``count`` items of a list that grows as variables."""
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
             own, last = given[:-count], given[-count:]
-            growing = own[index]
+            growing = pytree.tree_leaves(own)[index]
             if len(growing.last) < count:
                 growing.last = last
             return (*self.step(item, *own), *growing.latest()[-count:])
 
-        value = self.values[index]
-        items = [value[-1]] if isinstance(value, ListOfRows) else value
+        value = self.leaves[index]
+        items = value.pieces if isinstance(value, Slots) else [value[-1]] if isinstance(value, ListOfRows) else value
         if len(items) < count:
             raise NotRecorded
         loop = copy.copy(self)
-        Variables.__init__(loop, [*self.values, *items[-count:]])
+        Variables.__init__(loop, [*self.values, *items[-count:]], self.whole)
         loop.step = step
         return loop.recorded()[:-count]
 
@@ -250,9 +257,8 @@ class _Loop(Variables):
         results = dict(zip(carried, after, strict=True))
         for i in self.written:
             self.leaves[i].copy_(results.pop(i))
-        after_loop = self.with_leaves(results)
-        for i, added in rows.items():
-            after_loop[i] = _extended(self.values[i], added, i in step.at_front)
+        lists = {i: _extended(self.leaves[i], added, i in step.at_front) for i, added in rows.items()}
+        after_loop = self.with_leaves(results | lists)
         return tuple(after_loop[i] if i in step.changed else before for i, before in enumerate(self.values))
 
 
@@ -261,6 +267,7 @@ class _Step:
 
     def __init__(self, loop: _Loop, count: Any) -> None:
         self._loop = loop
+        self._count = count
         recorder, env = loop.recorder, count.node.shape_env
         self.body = Body()
         self.appended: dict[int, list[torch.Tensor]] = {}
@@ -275,16 +282,15 @@ class _Step:
             note_step(index, count)
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
-            given = loop.with_leaves(before)
-            for i in loop.growing:
-                given[i] = self._growing(i, index)
-            lists = [list(each) if type(each) is list else None for each in given]
+            self._growing = {i: self._list(i, index) for i in loop.growing}
+            given = loop.with_leaves(before | self._growing)
+            lists = [[(each, list(each)) for each in loop.lists_in(one)] for one in given]
             results = loop.step(loop.items.get(index + loop.done), *given)
             after = self.after = self._leaves_of(results, given, lists)
             self.changed = {
                 loop.variables[i] for i, now in enumerate(after) if now is not before.get(i, loop.leaves[i])
             }
-            self.changed |= {i for i, items in self.appended.items() if items}
+            self.changed |= {loop.variables[i] for i, items in self.appended.items() if items}
             self._check(before, after)
             for i in loop.carried:
                 recorder.give(after[i])
@@ -293,12 +299,13 @@ class _Step:
         self.graph = self.body.builder.finish()
         self.text = _with_names_in_order(str(self.graph))
 
-    def _growing(self, variable: int, index: torch.SymInt) -> Growing:
+    def _list(self, leaf: int, index: torch.SymInt) -> Growing:
         """Stands for a list before the step with this index."""
-        value = self._loop.values[variable]
-        if isinstance(value, ListOfRows):
-            return Growing(self._loop, variable, value.first, value.length + index)
-        return Growing(self._loop, variable, value, len(value) + index)
+        value = self._loop.leaves[leaf]
+        if isinstance(value, Slots):
+            return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
+        first, length = (value.first, value.length) if isinstance(value, ListOfRows) else (value, len(value))
+        return Growing(self._loop, leaf, first, length + index)
 
     def note_shared(self, index: int | None, result: Any, made: Any) -> None:
         """Records that ``made``, which stands for a result of the last step or of all steps, may share memory with a
@@ -313,23 +320,27 @@ class _Step:
                 loop.recorder.note_returned_as_is(loop.leaves[i], [loop.leaves[i]], made)
 
     def _leaves_of(self, results: Sequence[Any], given: Sequence[Any], lists: Sequence[Any]) -> list[Any]:
-        """The leaves of the variables after the step."""
+        """The leaves of the variables after the step. ``lists`` are those of each variable, with their items before."""
         after: list[Any] = []
         for i, (result, before) in enumerate(zip(results, given, strict=True)):
-            if i in self._loop.growing:
-                if result is not before:
-                    raise NotRecorded
-                self.appended[i] = before.items()
-                self.at_front |= {i} if before.at_front else set()
-                after += pytree.tree_leaves(self._loop.values[i])
-                continue
             leaves, structure = pytree.tree_flatten(result)
             if structure != self._loop.structures[i]:
-                is_longer = type(result) is list and lists[i] is not None and len(result) > len(lists[i])
-                if is_longer and (_begins_with(result, lists[i]) or _begins_with(result[::-1], lists[i][::-1])):
-                    raise _Grows(i)
+                originals = self._loop.lists_in(self._loop.values[i])
+                for original, (one, items) in zip(originals, lists[i], strict=True):
+                    now = result if one is before else one
+                    if type(now) is list and len(now) > len(items) and _is_extended(now, items):
+                        raise _Grows(i, original)
                 raise NotRecorded
             after += leaves
+        for i, growing in self._growing.items():
+            if after[i] is not growing:
+                raise NotRecorded
+            self.appended[i] = growing.items()
+            slots = self._loop.leaves[i]
+            if isinstance(slots, Slots) and self.appended[i] and not _fills(slots, self._count):
+                raise NotRecorded
+            self.at_front |= {i} if growing.at_front else set()
+            after[i] = self._loop.leaves[i]
         return after
 
     def _check(self, before: Mapping[int, Any], after: Sequence[Any]) -> None:
@@ -366,8 +377,14 @@ class _Step:
         return by if is_longer and all(is_known(each, self._known) for each in by) else None
 
 
-def _begins_with(items: list[Any], others: list[Any]) -> bool:
-    return all(map(operator.is_, items, others))
+def _is_extended(items: list[Any], before: list[Any]) -> bool:
+    """Whether items follow those before, or precede them."""
+    return all(map(operator.is_, items, before)) or all(map(operator.is_, items[::-1], before[::-1]))
+
+
+def _fills(slots: Slots, count: torch.SymInt) -> bool:
+    """Whether no items are left if a loop assigns ``count``."""
+    return is_zero(slots.capacity - len(slots.pieces) - count)
 
 
 def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
@@ -379,7 +396,7 @@ def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -
     for each in rows:
         check_alike(rows[0], each)
     made = ListOfRows([])
-    made.extend(before)
+    made.extend(before.pieces if isinstance(before, Slots) else before)
     if rows:
         added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
         made.pieces.insert(0 if at_front else len(made.pieces), Rows(added.flip(0) if at_front else added))

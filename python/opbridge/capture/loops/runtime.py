@@ -11,6 +11,8 @@ import torch
 
 from opbridge.capture.loops import iterables
 from opbridge.capture.loops.iterables import Items, items_of
+from opbridge.capture.loops.lists import Slots
+from opbridge.capture.loops.variables import lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
 
@@ -39,7 +41,7 @@ class _Runtime:
         recorder, items = recording.get(), items_of(iterable)
         if recorder is not None and isinstance(items, Items):
             # One reference each is that of the variable, of ``values`` and of the call.
-            shared = {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3}
+            shared = {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3 or _shares_lists(values[i])}
             return recorder.run(items, step, list(values), shared)
         for item in iterable:
             values = step(item, *values)
@@ -90,6 +92,12 @@ class _Runtime:
             return getattr(owner, name)(*args, **kwargs)
         return iterables.parts_of(owner, name, *args, **kwargs)
 
+    def repeated(self, items: Any, count: Any) -> Any:
+        """``items * count``"""
+        if recording.get() is None or type(count) is not torch.SymInt or type(fixed(count)) is not torch.SymInt:
+            return items * count
+        return Slots(count)
+
     counted = iterables.Counted
     range = staticmethod(iterables.range_of)
     reversed = staticmethod(iterables.reversed_items)
@@ -121,6 +129,13 @@ def _logically(name: str, condition: Truth, value: Any) -> Any:
     if type(value) is torch.SymBool:
         value = Truth(torch.scalar_tensor(value, dtype=torch.bool))
     return logically(name, [condition, value if type(value) is Truth else bool(value)])
+
+
+def _shares_lists(value: Any) -> bool:
+    """Whether others may hold a list in ``value`` too."""
+    lists = [each for each in lists_in(value) if each is not value]
+    # One reference each is that of what holds the list in ``value``, of ``lists``, of the variable and of the call.
+    return any(sys.getrefcount(each) > 4 for each in lists)
 
 
 def _value_of(variable: Callable[[], Any]) -> Any:

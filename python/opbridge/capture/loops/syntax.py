@@ -265,6 +265,15 @@ class _Rewriting(ast.NodeTransformer):
         made = ast.Lambda(_parameters(_ITEM), element)
         return _placed(_call("listed", [self._items(first.iter), made]), node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(ast.List([ast.Constant()]), ast.Mult(), count):
+                return _placed(_call("repeated", [node.left, count]), node)
+            case ast.BinOp(count, ast.Mult(), ast.List([ast.Constant()])):
+                return _placed(_call("repeated", [node.right, count]), node)
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -18,7 +18,7 @@ MUTABLE = (list, dict, collections.deque)  # of which the leaves are a variable'
 
 
 class Reads(NotRecorded):
-    """A step of ``loop`` reads one of the ``count`` last items of a list that grows, the variable with this index."""
+    """A step of ``loop`` reads one of the ``count`` last items of a list that grows, the leaf with this index."""
 
     def __init__(self, loop: object, index: int, count: int) -> None:
         self.loop = loop
@@ -27,16 +27,20 @@ class Reads(NotRecorded):
 
 
 class Growing(UnreadList):
-    """Stands for a list, the variable with this index, in a step of ``loop`` that only extends it, either at its end or
-    at its front. The step can read the ``first`` items, which are there before the loop, and as many of the ``last`` as
-    are variables of the loop. ``before`` is the number of all items before the step, if each step adds one."""
+    """Stands for a list, the leaf with this index, in a step of ``loop`` that only extends it, either at its end or at
+    its front. The step can read the ``first`` items, which are there before the loop, and as many of the ``last`` as
+    are variables of the loop. ``before`` is the number of all items before the step, if each step adds one. Of
+    ``Slots``, a step assigns one of the ``capacity`` items."""
 
-    def __init__(self, loop: object, index: int, first: Sequence[Any] = (), before: Any = None) -> None:
+    def __init__(
+        self, loop: object, index: int, first: Sequence[Any] = (), before: Any = None, capacity: Any = None
+    ) -> None:
         super().__init__()
         self._loop = loop
         self._index = index
         self._first = first
         self._before = before
+        self._capacity = capacity
         self._is_counted = False
         self.last: Sequence[Any] = ()
         self.at_front = False
@@ -71,6 +75,16 @@ class Growing(UnreadList):
             raise Reads(self._loop, self._index, -index - list.__len__(self))
         return latest[index]
 
+    def __setitem__(self, index: Any, item: Any) -> None:
+        if self._capacity is None:
+            raise NotRecorded
+        if is_zero(index - self.length):
+            self.append(item)
+        elif not self._first and is_zero(self._capacity - 1 - self.length - index):
+            self.insert(0, item)
+        else:
+            raise NotRecorded
+
     def __bool__(self) -> bool:
         if not self._first and not list.__len__(self):
             raise NotRecorded
@@ -99,19 +113,28 @@ class Growing(UnreadList):
 
 
 class Variables:
-    """The variables are ``values``; their leaves, such as the tensors in a list, are numbered through."""
+    """The variables are ``values``; their leaves, such as the tensors in a list, are numbered through. The lists
+    ``whole`` are leaves themselves."""
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[Any], whole: Sequence[Any] = ()) -> None:
         self.values = values
+        self.whole = whole
         self.written: set[int] = set()  # the leaves that are tensors to which the code writes
         self.leaves: list[Any] = []
         self.variables: list[int] = []  # of the leaves
         self.structures: list[Any] = []
         for i, value in enumerate(values):
-            leaves, structure = pytree.tree_flatten(value)
+            leaves, structure = pytree.tree_flatten(value, is_leaf=self._is_whole)
             self.leaves += leaves
             self.variables += [i] * len(leaves)
             self.structures.append(structure)
+
+    def _is_whole(self, value: Any) -> bool:
+        return any(value is each for each in self.whole)
+
+    def lists_in(self, value: Any) -> list[list[Any]]:
+        """The lists in a variable that are no leaves, in their order."""
+        return [each for each in lists_in(value, self._is_whole) if not self._is_whole(each)]
 
     def with_leaves(self, leaves: Mapping[int, Any]) -> list[Any]:
         """The variables with other values of some leaves."""
@@ -132,6 +155,25 @@ class Variables:
             raise NotRecorded
         if len({storage_id(each) for each in written}) < len(written):
             raise NotRecorded
+
+
+def is_zero(number: Any) -> bool:
+    """Whether a number, perhaps a symbol, is 0 for all sizes."""
+    number = fixed(number)
+    return type(number) is int and number == 0
+
+
+def lists_in(value: Any, is_leaf: Callable[[Any], bool] = lambda each: False) -> list[list[Any]]:
+    """The lists in a structure, in their order."""
+    found = []
+
+    def note(each: Any) -> bool:
+        if type(each) is list:
+            found.append(each)
+        return is_leaf(each)
+
+    pytree.tree_leaves(value, is_leaf=note)
+    return found
 
 
 def is_in_memory_of(value: Any, tensors: Collection[Any]) -> bool:
