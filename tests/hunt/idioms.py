@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hunt.loops import LOOPS
 from hunt.padding import PADDING
 from hunt.statements import DTYPES, NUMBERS, Scope
 
@@ -534,6 +535,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (LAYERS, 9),
     (CACHES, 2),
     (PADDING, 2),
+    (LOOPS, 2),
 )
 
 _WORDS = {
