@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -28,6 +29,21 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         return self.run(self, x)
+
+
+def steps(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes of the loops outside of loops. A loop of dynamic length is in an If, since there may be no steps."""
+
+    def loops(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+        found = []
+        for node in graph.node:
+            if node.op_type in ("Scan", "Loop"):
+                found.append(node)
+            elif node.op_type == "If":
+                found += [each for way in node.attribute for each in loops(way.g)]
+        return found
+
+    return loops(model.graph)
 
 
 def refuses(run: Callable[[Any, torch.Tensor], Any], why: str, capture: Any, folder: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
-from loops_check import DYNAMIC, SHAPES, Model, refuses
+from loops_check import DYNAMIC, SHAPES, Model, refuses, steps
 
 
 def by_parity(self: Any, x: torch.Tensor) -> Any:
@@ -195,7 +195,7 @@ def test_agrees_at_other_sizes(run: Any, capture: Any, tmp_path: pathlib.Path) -
 
 def test_a_branch_is_an_if_in_the_step(tmp_path: pathlib.Path) -> None:
     model = agrees(Model(by_parity), SHAPES, DYNAMIC, "export", tmp_path)
-    (scan,) = (node for node in model.graph.node if node.op_type == "Scan")
+    (scan,) = steps(model)
     assert "If" in {node.op_type for node in onnx.helper.get_attribute_value(scan.attribute[0]).node}
 
 

@@ -177,7 +177,7 @@ def test_nested_operands(capture, tmp_path):
 
 def test_forms(tmp_path):
     for kind, operator in [(Branches, "If"), (Loop, "Loop"), (Scan, "Scan"), (Map, "Scan")]:
-        opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+        opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx")
         assert operator in [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
 
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees
-from loops_check import DYNAMIC, SHAPES, Model, refuses
+from loops_check import DYNAMIC, SHAPES, Model, refuses, steps
 from torch import nn
 
 import opbridge
@@ -274,12 +274,54 @@ def over_two_steps_less(self: Any, x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("run", [over_half, after_a_convolution, over_two_steps_less])
 def test_the_number_of_steps_may_be_an_expression(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     model = agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
-    assert sum(node.op_type in ("Scan", "Loop") for node in model.graph.node) == 1
+    assert len(steps(model)) == 1
 
 
 def test_a_loop_is_a_scan(tmp_path: pathlib.Path) -> None:
     model = agrees(Model(cells), SHAPES, DYNAMIC, "export", tmp_path)
-    assert [node.op_type for node in model.graph.node].count("Scan") == 1
+    assert [node.op_type for node in steps(model)] == ["Scan"]
+
+
+def stacked_behind_the_first(self: Any, x: torch.Tensor) -> Any:
+    h, c = x.new_zeros(x.shape[0], 5), x.new_ones(x.shape[0], 5)
+    every_h, every_c = [h], [c]
+    for step in x.unbind(1):
+        h, c = self.lstm(step, (h, c))
+        every_h.append(h)
+        every_c.insert(0, c)
+    return torch.stack(every_h, 1), torch.stack(every_c), h, c
+
+
+def from_the_second_step(self: Any, x: torch.Tensor) -> Any:
+    h = outputs = x.new_ones(x.shape[0], 1)
+    outputs = [h]
+    for t in range(1, x.shape[1]):
+        h = h + x[:, t] * x[:, t - 1]
+        outputs.append(h[:, :1])
+    return h, torch.stack(outputs), torch.cat(outputs, 1)
+
+
+def in_each_row(self: Any, x: torch.Tensor) -> Any:
+    total = x.new_ones(6)
+    for row in x.flip(0):
+        for t in range(x.shape[1]):
+            total = torch.sin(total) + row[t]
+        total = total * 2
+    return total
+
+
+def written_by_steps(self: Any, x: torch.Tensor) -> Any:
+    h, out = x.new_ones(x.shape[0], 6), torch.zeros_like(x)
+    for t in range(x.shape[1] - 1, -1, -1):
+        h = self.cell(x[:, t], h)
+        out[:, t] = h
+    return h, out
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [stacked_behind_the_first, from_the_second_step, written_by_steps, in_each_row])
+def test_an_axis_without_steps(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(Model(run), [*SHAPES, [(2, 0, 6)]], DYNAMIC, capture, tmp_path)
 
 
 def test_constant_sizes_are_unrolled(tmp_path: pathlib.Path) -> None:

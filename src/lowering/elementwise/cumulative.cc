@@ -5,17 +5,16 @@
 #include <functional>
 
 #include "lowering/add.h"
+#include "lowering/branch.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
 
-// Whether there are no slices to scan. ONNX does not define a Scan of none.
 bool is_trivial(Value x, int64_t dim) { return x.rank() == 0 || x.dim(dim).is(0); }
 
-// Scans `source` along `dim`: `step` computes the next states from the states and a slice. The first `kept`
+// Scans `x` along `dim`: `step` computes the next states from the states and a slice. The first `kept`
 // states of all steps are the outputs. `start` is the initial value of a state.
 struct State {
   Scalar start;
@@ -23,45 +22,46 @@ struct State {
   bool per_element = true;  // otherwise 0-d
 };
 
-std::vector<Value> scan(
-    GraphBuilder& g, Value source, int64_t dim, const std::vector<State>& states, size_t kept,
-    const std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>& step) {
-  const int64_t axis = wrap_axis(dim, source.rank());
-  std::vector<Dim> slice = source.dims();
-  slice.erase(slice.begin() + axis);
-  Value x = source;
-  // If there may be no slices, append one.
-  const bool extended = tensor::may_be_zero(x.dim(axis));
-  if (extended) {
-    std::vector<Dim> one = x.dims();
-    one[axis] = Dim(1);
-    x = g.concat({x, filled(g, one, 0, x.element_type())}, axis);
-  }
-  std::vector<ir::TensorType> types;
-  std::vector<Operand> operands;
-  for (const State& state : states) {
-    const std::vector<Dim> dims = state.per_element ? slice : std::vector<Dim>();
-    types.push_back({state.type, dims});
-    operands.push_back(filled(g, dims, state.start, state.type));
-  }
-  types.push_back({x.element_type(), slice});
-  operands.push_back(x);
-  ir::GraphPtr body = g.subgraph("scan", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
-    std::vector<Value> outputs = step(b, inputs);
-    for (size_t i = 0; i < kept; ++i) outputs.push_back(outputs[i]);
-    return outputs;
-  });
-  const std::vector<int64_t> axes(kept, axis);
-  operands.push_back(attr("body", body));
-  operands.push_back(attr("num_scan_inputs", 1));
-  operands.push_back(attr("scan_input_axes", std::vector{axis}));
-  operands.push_back(attr("scan_output_axes", axes));
-  std::vector<Value> results = g.op_list("Scan", states.size() + kept, std::move(operands));
-  results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
-  for (size_t i = 0; i < kept; ++i) {
-    g.typed(results[i], {states[i].type, x.dims()});
-    if (extended) results[i] = g.slice(results[i], axis, 0, -1);
-  }
+using Step = std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>;
+
+std::vector<Value> scan(GraphBuilder& g, Value x, int64_t dim, const std::vector<State>& states, size_t kept,
+                        const Step& step) {
+  const int64_t axis = wrap_axis(dim, x.rank());
+  const auto steps = [&](GraphBuilder& some) {
+    std::vector<Dim> slice = x.dims();
+    slice.erase(slice.begin() + axis);
+    std::vector<ir::TensorType> types;
+    std::vector<Operand> operands;
+    for (const State& state : states) {
+      const std::vector<Dim> dims = state.per_element ? slice : std::vector<Dim>();
+      types.push_back({state.type, dims});
+      operands.push_back(filled(some, dims, state.start, state.type));
+    }
+    types.push_back({x.element_type(), slice});
+    operands.push_back(x);
+    ir::GraphPtr body = some.subgraph("scan", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
+      std::vector<Value> outputs = step(b, inputs);
+      for (size_t i = 0; i < kept; ++i) outputs.push_back(outputs[i]);
+      return outputs;
+    });
+    const std::vector<int64_t> axes(kept, axis);
+    operands.push_back(attr("body", body));
+    operands.push_back(attr("num_scan_inputs", 1));
+    operands.push_back(attr("scan_input_axes", std::vector{axis}));
+    operands.push_back(attr("scan_output_axes", axes));
+    std::vector<Value> results = some.op_list("Scan", states.size() + kept, std::move(operands));
+    results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
+    for (size_t i = 0; i < kept; ++i) some.typed(results[i], {states[i].type, x.dims()});
+    return results;
+  };
+  const auto no_steps = [&](GraphBuilder& none) {
+    std::vector<Value> results;
+    for (size_t i = 0; i < kept; ++i) results.push_back(filled(none, x.dims(), 0, states[i].type));
+    return results;
+  };
+  // ONNX does not define a Scan of no slices.
+  std::vector<Value> results = unless_none(g, x.dim(axis), kept, no_steps, steps);
+  for (size_t i = 0; i < kept; ++i) g.typed(results[i], {states[i].type, x.dims()});
   return results;
 }
 

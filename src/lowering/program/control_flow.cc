@@ -4,8 +4,8 @@
 
 #include "ir/queries.h"
 #include "lowering/add.h"
+#include "lowering/branch.h"
 #include "lowering/common.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -46,21 +46,10 @@ Value truth(GraphBuilder& g, Value value) {
   return g.reshape(g.cast(value, ElementType::boolean), std::vector<Dim>());
 }
 
-using Making = std::function<std::vector<Value>(GraphBuilder&)>;
-
-std::vector<Value> either(GraphBuilder& g, Value condition, size_t outputs, const Making& then,
-                          const Making& otherwise) {
-  const auto graph = [&](const char* name, const Making& make) {
-    return attr(name,
-                g.subgraph(name, {}, [&](GraphBuilder& b, const std::vector<Value>&) { return make(b); }));
-  };
-  return g.op_list("If", outputs, {condition, graph("then_branch", then), graph("else_branch", otherwise)});
-}
-
 // cond(predicate, if true, if false, operands)
 std::vector<Value> branch(const SymbolicCall& call) {
   const std::vector<Value> operands = values(call, 3);
-  const auto from = [&](size_t index) -> Making {
+  const auto from = [&](size_t index) -> Way {
     return [&call, &operands, index](GraphBuilder& g) {
       return call.bodies.lower_body(body(call, index), g, operands);
     };
@@ -152,17 +141,16 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
   };
   const auto no_steps = [&](GraphBuilder& g) {
     std::vector<Value> results = states;
-    for (const ir::TensorType& type : stacked) results.push_back(filled(g, *type.dims, 0, type.element_type));
+    for (const ir::TensorType& type : stacked) {
+      std::vector<Dim> dims = *type.dims;
+      dims.at(0) = 0;
+      results.push_back(filled(g, dims, 0, type.element_type));
+    }
     return results;
   };
   // ONNX does not define a Scan of no slices.
-  GraphBuilder& g = call.g;
   if (slices.empty()) call.g.refuse("it has nothing to scan");
-  const Dim length = slices[0].dim(0);
-  if (length.is(0)) return no_steps(g);
-  if (!tensor::may_be_zero(length)) return steps(g);
-  const Value is_empty = g.op("Equal", g.size(length), g.scalar(0, ElementType::int64));
-  return either(g, is_empty, outputs, no_steps, steps);
+  return unless_none(call.g, slices[0].dim(0), outputs, no_steps, steps);
 }
 
 // scan(step, states, slices, others), and map_impl(step, slices, others), which has no states.
