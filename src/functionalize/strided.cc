@@ -31,21 +31,42 @@ View& permuted(Memory& memory, const ir::Node& node, View& view, const std::vect
   return memory.add_view(view, ViewKind::permute, *permute, 0);
 }
 
+const ir::TensorType& type_of_window(const ir::Node& node) {
+  const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
+  return (written ? std::get<ir::Value*>(*written) : node.outputs.at(0))->tensor_type();
+}
+
+// The number of elements behind the last one that the operator accesses, if it starts at `offset`. Negative
+// if that one is not in `elements`. Nothing if the number is not known, or the operator accesses no element.
+std::optional<Dim> elements_behind(const ir::Node& node, const View& elements, const Dim& offset) {
+  const std::optional<Strides> strides = strides_given(node, "stride");
+  const ir::TensorType& window = type_of_window(node);
+  if (!strides || !window.ranked() || !elements.type().ranked()) return std::nullopt;
+  Dim last = offset;
+  for (size_t i = 0; i < std::min(strides->size(), window.rank()); ++i) {
+    const Dim& dim = (*window.dims)[i];
+    if (dim.is(0)) return std::nullopt;
+    last = last + (dim - 1) * (*strides)[i];
+  }
+  return tensor::element_count(*elements.type().dims) - 1 - last;
+}
+
 // Whether the operator, from `offset` on, accesses memory outside `elements`; false if that is not known.
 bool reaches_outside(const ir::Node& node, const View& elements, const Dim& offset) {
-  const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
-  const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
-  const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs.at(0);
-  const ir::TensorType& type = window->tensor_type();
   if (offset.is_static() && offset.value() < 0) return true;
-  if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return false;
-  Dim last = offset;
-  for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
-    const Dim& dim = (*type.dims)[i];
-    if (dim.is(0)) return false;
-    last = last + (dim - 1) * Dim((*strides)[i]);
-  }
-  return last.is_static() && last.value() >= tensor::element_count(*elements.type().dims).value();
+  const std::optional<Dim> behind = elements_behind(node, elements, offset);
+  return behind && behind->is_static() && behind->value() < 0;
+}
+
+// Whether the operator, from `offset` on, accesses no memory outside `shown`, whatever the dynamic sizes are.
+bool stays_inside(const ir::Node& node, const View& shown, const Dim& offset) {
+  if (reaches_outside(node, shown, offset)) return false;
+  const ir::TensorType& memory = shown.storage->whole->type();
+  const bool is_all_memory =
+      memory.ranked() && tensor::element_count(*memory.dims) == tensor::element_count(*shown.type().dims);
+  if (is_all_memory) return true;
+  const std::optional<Dim> behind = elements_behind(node, shown, offset);
+  return behind && (behind->is_static() || behind->least().value_or(-1) >= 0);
 }
 
 // Whether the view and those that it is a view of begin where their storage does.
@@ -82,7 +103,7 @@ View& read_by_strides(Memory& memory, ir::Node& node, View& shown) {
   const Dim offset = has_offset ? size(node, "storage_offset") : start;
   if (const auto order = recorded ? order_in_memory(*shown.type().dims, *recorded) : std::nullopt) {
     const Dim from = offset - start;
-    if (from.is_static() && !reaches_outside(node, shown, from)) {
+    if (from.is_static() && stays_inside(node, shown, from)) {
       View& elements = permuted(memory, node, shown, *order);
       if (has_offset) set_offset(node, from);
       return elements;

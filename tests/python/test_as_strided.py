@@ -124,3 +124,32 @@ def test_as_strided_of_rows_of_dynamic_length(function, capture, tmp_path):
     opbridge.export(function, (torch.rand(2, 9),), path, capture=capture, dynamic_shapes=({0: "rows", 1: "columns"},))
     for columns in (2, 3, 8, 12):
         opbridge.verify(path, function, (torch.rand(3, columns),))
+
+
+PARTS = {
+    "a row": lambda x: x.clone()[0],
+    "a later row": lambda x: (x * 2)[1],
+    "rows": lambda x: x.clone()[:-1],
+    "columns": lambda x: x.clone()[:, 1:],
+    "a transposed tensor": lambda x: (x * 2).t()[1:],
+}
+WINDOWS = {
+    "of constant sizes": lambda part, x: part.as_strided((2, 2), (2, 1)),
+    "of a dynamic size": lambda part, x: part.as_strided((x.shape[0] + 1,), (1,)),
+    "of all": lambda part, x: part.as_strided((*x.shape, 1), (x.shape[1], 1, 1), 0),
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_elements_beside_a_part_of_dynamic_size(windows, capture, tmp_path):
+    """PyTorch reads the memory of the whole tensor."""
+
+    def model(x):
+        return [WINDOWS[windows](part(x), x) + 1 for part in PARTS.values()]
+
+    path = tmp_path / "model.onnx"
+    sizes = ({0: torch.export.Dim("n", min=2), 1: torch.export.Dim("m", min=2)},)
+    opbridge.export(model, (torch.rand(4, 3),), path, capture=capture, dynamic_shapes=sizes)
+    for shape in [(4, 3), (3, 2), (5, 2), (3, 7)]:
+        opbridge.verify(path, model, (torch.rand(shape),))
