@@ -82,6 +82,23 @@ def test_transposed_to_nothing(tmp_path):
     opbridge.verify(tmp_path / "m.onnx", Transposed(), args)
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_transposed_to_nothing_at_another_size(axes):
+    convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
+    weight, bias = torch.rand(2, 3, *[2] * axes), torch.rand(3)
+    check(
+        {
+            "as large": lambda x: convolve(x, weight, bias, stride=2),
+            "cut": lambda x: convolve(x, weight, bias, padding=1),
+            "cut, with a stride": lambda x: convolve(x, weight, stride=2, padding=1),
+            "extended": lambda x: convolve(x, weight, bias, stride=1, padding=1, output_padding=1, dilation=2),
+        },
+        torch.rand(2, 2, *[4] * axes),
+        dynamic=({0: "b", 2: "s"},),
+        also=[(torch.rand(3, 2, size, *[4] * (axes - 1)),) for size in (1, 2, 5)],
+    )
+
+
 def test_a_bias_that_does_not_fit_is_refused(tmp_path):
     """Some of PyTorch's kernels accept it."""
     x, weight = torch.rand(1, 3, 2, 2), torch.rand(1, 3, 1, 1)
