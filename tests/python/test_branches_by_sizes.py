@@ -156,6 +156,17 @@ def test_branches_behind_a_branch(capture: Any, tmp_path: pathlib.Path) -> None:
 
 
 @CAPTURES
+def test_a_remainder_of_what_an_operator_requires_to_be_positive(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Without windows of 3 rows there is no result, so torch takes ``n - 3`` for a number that is not negative."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        windows = x.unfold(0, 3, 2)
+        return windows * 2 if (x.shape[0] - 3) % 2 else windows + 1
+
+    check(model, tmp_path, capture, 7, (3, 4, 5, 8))
+
+
+@CAPTURES
 @pytest.mark.parametrize("example", [(2, 4), (4, 2), (3, 5)])
 def test_the_other_way_has_the_size_of_another_axis(
     example: tuple[int, int], capture: Any, tmp_path: pathlib.Path

@@ -30,10 +30,11 @@ Axis = tuple[int, int]  # the index of a leaf, and an axis of it
 
 
 def _answer(condition: Any, values: Mapping[Any, Any]) -> Any:
-    """The answer of a condition for given sizes; NaN where it divides by 0, as in ``n % (m // 2) == 0`` for m = 1."""
+    """The answer of a condition for given sizes; NaN where it divides by 0, as in ``n % (m // 2) == 0`` for m = 1, or
+    is a remainder of a negative number, as ``(n - 3) % 2`` for n = 2, where torch knows that there is no result."""
     try:
         return condition.xreplace(values)
-    except ZeroDivisionError:
+    except (ZeroDivisionError, AssertionError):
         return sympy.nan
 
 
