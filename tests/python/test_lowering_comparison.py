@@ -129,6 +129,19 @@ def test_shortest_form():
     assert operators(check(lambda x: x != 0, x)) == ["Equal", "Not"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_bounds_of_data_may_be_nan(dtype):
+    functions = {
+        "min": lambda x, bound: x.clamp(min=bound),
+        "max": lambda x, bound: torch.clamp_max(x, bound),
+        "both": lambda x, bound: x.clamp(bound, bound + 1),
+        "integers": lambda x, bound: torch.arange(4).clamp(max=bound),
+    }
+    x = torch.tensor([-1, 0.5, 4, math.nan], dtype=dtype)
+    bounds = [torch.tensor(bound, dtype=dtype) for bound in (1, math.nan, -math.inf)]
+    check(functions, x, bounds[0], also=[(x, bound) for bound in bounds])
+
+
 @since_torch_2_15("PyTorch refuses these bounds")
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
 def test_bounds_beyond_the_type_are_none(dtype):

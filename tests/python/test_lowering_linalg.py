@@ -306,6 +306,12 @@ def test_covariance_of_integers_whose_sums_wrap_around():
     check(torch.cov, torch.tensor([[200, 100], [3, 250]], dtype=torch.uint8))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_correlations_beside_nan(capture, tmp_path):
+    x = torch.tensor([[1.0, float("nan"), 2.0], [4.0, 0.5, 1.0], [3.0, 7.0, 1.5]])
+    opbridge.export(lambda x: torch.corrcoef(x), (x,), tmp_path / "model.onnx", capture=capture, verify=True)
+
+
 def test_a_norm_of_order_nan_is_refused():
     with pytest.raises(opbridge.UnsupportedError, match="the order of the norm is NaN"):
         check(lambda x: torch.norm(x, float("nan"), dim=0), torch.ones(3))

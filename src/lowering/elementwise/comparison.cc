@@ -53,7 +53,10 @@ void check_negative(GraphBuilder& g, const ir::Weight& bound, ElementType type) 
 
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
-  const auto is_tensor = [](const std::optional<Value>& bound) { return bound && bound->rank() > 0; };
+  // Clip takes numbers, and ignores one that is NaN.
+  const auto is_tensor = [type](const std::optional<Value>& bound) {
+    return bound && (bound->rank() > 0 || (is_floating_point(type) && !bound->weight()));
+  };
   // Which of two zeros is the greater one is not defined; in float32, runtimes choose as PyTorch does.
   const bool is_wide = is_tensor(min) || is_tensor(max);
   const auto bounded = [&](Value x) {

@@ -90,7 +90,8 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
 Value correlation(GraphBuilder& g, Value self) {
   Value c = covariance(g, self, 1, std::nullopt, std::nullopt);
   if (c.rank() == 0) return g.op("Div", c, c);
-  Value variances = g.reduce("ReduceSum", g.op("Mul", c, identity(g, c.dims(), c.element_type())), {1}, true);
+  Value on_diagonal = identity(g, c.dims(), ElementType::boolean);
+  Value variances = g.reduce("ReduceSum", g.op("Where", on_diagonal, c, g.scalar_like(c, 0)), {1}, true);
   Value deviations = g.op("Sqrt", variances);
   Value scaled = g.op("Div", g.op("Div", c, deviations), g.transpose(deviations, {1, 0}));
   return g.op("Clip", scaled, g.scalar_like(c, -1), g.scalar_like(c, 1));
