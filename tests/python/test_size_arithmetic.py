@@ -244,6 +244,20 @@ def test_tensors_made_by_size(name: str, capture: Any, tmp_path: pathlib.Path) -
     check(model, tmp_path, capture, torch.rand(12), [torch.rand(n) for n in (1, 2, 7, 30)], {0: "n"})
 
 
+@pytest.mark.parametrize("name", MADE)
+@CAPTURES
+def test_tensors_made_by_a_part_of_a_size(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    """Of ``n // 4 + 1``, a number does not fix ``n``."""
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        count = x.shape[0] // 4 + 1
+        return MADE[name](count), F.one_hot(torch.arange(count), num_classes=count) * x.sum()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        check(model, tmp_path, capture, torch.rand(12), [torch.rand(n) for n in (2, 7, 30)], {0: "n"})
+
+
 @CAPTURES
 def test_one_hot_and_vander(capture: Any, tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

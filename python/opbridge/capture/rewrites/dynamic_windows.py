@@ -117,15 +117,20 @@ def _instead(call: Function) -> Function:
     return around
 
 
-def _by_sizes(call: Function) -> Function:
-    """Runs ``call`` instead of a function that is called with dynamic sizes."""
-    return _instead(lambda *args, **kwargs: call(*args, **kwargs) if has_sizes((args, kwargs)) else NotImplemented)
+def by_sizes(call: Function) -> Function:
+    """Runs ``call`` instead of a function that is called with dynamic sizes and returns a tensor of its own."""
+
+    def around(_: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+        is_by_size = kwargs.get("out") is None and has_sizes((args, kwargs))
+        return call(*args, **kwargs) if is_by_size else NotImplemented
+
+    return around
 
 
 WINDOWS: Replacements = {
-    F.unfold: _by_sizes(_unfold),
-    F.pixel_shuffle: _by_sizes(_pixel_shuffle),
-    F.pixel_unshuffle: _by_sizes(_pixel_unshuffle),
+    F.unfold: by_sizes(_unfold),
+    F.pixel_shuffle: by_sizes(_pixel_shuffle),
+    F.pixel_unshuffle: by_sizes(_pixel_unshuffle),
     **{
         pool: _instead(functools.partial(_greatest_of_parts, rank))
         for rank, pool in enumerate((F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d), 1)

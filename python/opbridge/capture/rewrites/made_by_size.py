@@ -12,6 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional as F
+
+from opbridge.capture.rewrites.dynamic_windows import by_sizes
+from opbridge.capture.rewrites.replaced_functions import Replacements
 
 Function = Callable[..., Any]
 
@@ -116,11 +120,11 @@ def LOGSPACE(
     return torch.pow(base, exponents).to(dtype or torch.get_default_dtype())
 
 
-def one_hot(input: torch.Tensor, classes: Any) -> torch.Tensor:
+def one_hot(input: torch.Tensor, num_classes: Any) -> torch.Tensor:
     """``F.one_hot``. A negative number of classes, which is -1 in a run where PyTorch counts the classes, and a class
-    that is out of range are errors of the model: the shape, whose last size is ``classes``, does not hold then."""
+    that is out of range are errors of the model: the shape, whose last size is ``num_classes``, does not hold then."""
     index = input.unsqueeze(-1)
-    zeros = torch.zeros((*input.shape, classes), dtype=torch.int64, device=input.device)
+    zeros = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
     return zeros.scatter(-1, index, 1)
 
 
@@ -134,4 +138,8 @@ def _vander(x: torch.Tensor, N: int | None = None, increasing: bool = False) -> 
 SUBSTITUTES: dict[Any, Function] = {
     **dict((HAMMING, HANN, BLACKMAN, BARTLETT, KAISER, TRIL_INDICES, TRIU_INDICES, FFTFREQ, RFFTFREQ, LOGSPACE)),
     torch.vander: _vander,
+}
+# At once, because a conversion of ``n // 4`` does not fix ``n``, after which the capture would be repeated.
+MADE_BY_SIZE: Replacements = {
+    function: by_sizes(symbolic) for function, symbolic in {**SUBSTITUTES, F.one_hot: one_hot}.items()
 }

@@ -11,6 +11,7 @@ from opbridge.capture.rewrites.dynamic_convolutions import keep_convolutions_dyn
 from opbridge.capture.rewrites.dynamic_pools import keep_pools_dynamic
 from opbridge.capture.rewrites.dynamic_windows import WINDOWS
 from opbridge.capture.rewrites.float_arguments import OF_FLOAT_ARGUMENTS
+from opbridge.capture.rewrites.made_by_size import MADE_BY_SIZE
 from opbridge.capture.rewrites.products import PRODUCTS
 from opbridge.capture.rewrites.quantized_axes import reduce_whole_axes
 from opbridge.capture.rewrites.replaced_functions import ReplaceFunctions
@@ -53,7 +54,7 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, WINDOWS, SELECTIONS),
+        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, WINDOWS, MADE_BY_SIZE, SELECTIONS),
         keep_pools_dynamic(),
         reduce_whole_axes(),
         keep_convolutions_dynamic(),
