@@ -147,6 +147,8 @@ bool reads_changed_elements(Memory& memory, View& target, View& source, bool cop
     if (!is_aligned && !is_broadcast) return true;
     if (is_broadcast) {
       repeats = true;
+    } else if (from.count.is(1) && to.count.is(1)) {
+      continue;  // the same row or another one, all of which is then elsewhere
     } else if (!(from.start == to.start)) {
       distances.push_back(from.start - to.start);
     }

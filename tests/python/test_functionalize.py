@@ -501,6 +501,8 @@ ORDERED_WRITES = {
     "a number of it": lambda x: x[..., :3].masked_fill_(x[..., :3] > 0, x[0, 0, 0]),
     "parts": lambda x: x.split(2, -1)[1].add_(x.split(2, -1)[0]),
     "elements": lambda x: x.unbind(1)[2].copy_(x.select(1, 1)),
+    "last of all": _shift(-1, 0),
+    "last of all, kept": _add((slice(-1, None),), (slice(0, 1),)),
 }
 CHANGED_BEFORE_READ = {
     "shift forth": _shift((ALL, FROM), (ALL, UP_TO)),
