@@ -2,6 +2,8 @@
 // one element.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "builder/builder_state.h"
 #include "builder/older_forms.h"
 #include "ir/dim_expr.h"
@@ -55,6 +57,10 @@ void GraphBuilder::bind_dims(Value value) {
       const DimSource source{value, axis, linear->factor, linear->offset};
       auto [entry, fresh] = dim_sources_.try_emplace(linear->symbol, source);
       if (!fresh && entry->second.factor != 1 && linear->factor == 1) entry->second = source;
+    } else if (!linear) {  // for expressions of symbols that no value determines
+      std::string& text = state_->texts[dim.expr()];
+      if (text.empty()) text = dim.str();
+      dim_sources_.try_emplace(text, DimSource{value, axis, 1, 0});
     }
   }
 }
@@ -92,6 +98,17 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
   if (expr.kind == Expr::Kind::symbol) return symbol_1d(expr.name);
   const std::string text = text_of(expr);
   if (Value known = known_1d(text)) return known;
+  const auto has_source = [&](const std::string& name) {
+    for (const GraphBuilder* builder = this; builder; builder = builder->parent_)
+      if (builder->dim_sources_.contains(name)) return true;
+    return false;
+  };
+  const auto is_determined = [&](const std::string& symbol) {
+    return known_1d(symbol) || has_source(symbol);
+  };
+  if (has_source(text) &&
+      !std::ranges::all_of(Dim(std::make_shared<const Expr>(expr)).symbols(), is_determined))
+    return symbol_1d(text);
 
   std::vector<Value> operands;
   for (const ExprPtr& operand : expr.operands) operands.push_back(computed_1d(*operand));

@@ -177,3 +177,13 @@ def test_opsets_without_dft_are_refused(tmp_path) -> None:
 
     with pytest.raises(opbridge.UnsupportedError, match="opset 17"):
         opbridge.export(Model(), (signal(8),), tmp_path / "model.onnx", opset_version=16)
+
+
+def test_a_size_that_python_rounds():
+    """A number that no expression of sizes has, which a replacement for ONNX Runtime needs again."""
+
+    def reduced(x):
+        step = max(1, round(min(x.shape) / 4))
+        return torch.fft.fft2(x[::step]).real, torch.fft.fft2(torch.nn.functional.avg_pool2d(x[None, None], step)).real
+
+    check(reduced, torch.rand(9, 10), dynamic=({0: "h", 1: "w"},), also=[(torch.rand(16, 5),), (torch.rand(3, 21),)])
