@@ -25,7 +25,11 @@ _STEPS = (  # what precedes the loop, a step, and what follows the loop
     ("o = [{f2}[0]]", "o.append(o[t] + row)", "{new} = torch.stack(o)"),
     ("o = [{f2}[-1]]", "o += [row, o[-1] * {c}]", "{new} = torch.stack(o)"),
     ("o = []", "o.insert(0, row)", "{new} = torch.stack(o, 1)"),
+    ("o = [{f2}[0]]", "o.insert(0, o[0] * 0.5 + row)", "{new} = torch.stack(o)"),
+    ("o, {new} = [{f2}[0]], 0", "o.append(row)\n{new} = {new} + torch.stack(o).sum(0)", ""),
+    ("o = []", "o.append(row)\nif t % 2:\n    o[-1] = row * 2", "{new} = torch.cat(o)"),
     ("o = [None] * {f2}.size(0)", "o[t] = row + t", "{new} = torch.stack(o)"),
+    ("o = [0] * {f2}.size(0)", "o[t] = row / len(o) + o[t - 1]", "{new} = torch.stack(o)"),
     (
         "d = {{'a': [], 'b': [{f2}[0]]}}",
         "d['a'].append(row * {c})\nd['b'].append(d['a'][-1] + d['b'][-1])",

@@ -131,7 +131,7 @@ def one_for_each_layer(self: Any, x: torch.Tensor) -> Any:
 def assigned(self: Any, x: torch.Tensor) -> Any:
     outputs, h = [None] * x.shape[1], torch.zeros(x.size(0), 6)
     for t, step in enumerate(x.unbind(1)):
-        outputs[t] = h = self.cell(step, h)
+        outputs[t] = h = self.cell(step, h) / len(outputs)
     return torch.stack(outputs, 1), outputs[-1]
 
 
@@ -247,7 +247,68 @@ def assigned_in_another_order(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs, 1)
 
 
+def assigned_and_read_at_its_end(self: Any, x: torch.Tensor) -> Any:
+    outputs = [0] * x.shape[1]
+    for t in range(x.shape[1]):
+        outputs[t] = x[:, t] + outputs[-1]
+    return torch.stack(outputs, 1)
+
+
+def assigned_after_it_is_read(self: Any, x: torch.Tensor) -> Any:
+    outputs = [0] * x.shape[1]
+    outputs[0] = x[:, 0]
+    for t in range(1, x.shape[1]):
+        outputs[t] = x[:, t] + outputs[t]
+    return torch.stack(outputs, 1)
+
+
+def stacked_in_each_step(self: Any, x: torch.Tensor) -> Any:
+    outputs, means = [], []
+    for t in range(x.shape[1]):
+        outputs.append(torch.tanh(x[:, t]))
+        means.append(torch.stack(outputs, 1).mean(1))
+    return torch.stack(means, 1)
+
+
+def front_first(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, outputs[0] * 0.5 + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def front_last(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, outputs[-1] * 0.5 + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def front_in_a_branch(self: Any, x: torch.Tensor) -> Any:
+    outputs, h = [x[:, 0]], x[:, 0]
+    for t in range(x.shape[1]):
+        if t % 2:
+            h = outputs[0] * 0.5
+        outputs.insert(0, h + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def both_ends(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, x[:, t])
+        outputs.append(x[:, t] * 2)
+    return torch.stack(outputs, 1)
+
+
 REFUSED = (
+    assigned_and_read_at_its_end,
+    assigned_after_it_is_read,
+    stacked_in_each_step,
+    front_first,
+    front_last,
+    front_in_a_branch,
+    both_ends,
     two_in_each_step,
     only_read,
     written,

@@ -20,7 +20,8 @@ class Unread(torch.Tensor):
         _refuse()
 
 
-def _unread() -> list[torch.Tensor]:
+def unread() -> list[torch.Tensor]:
+    """What an UnreadList has in its memory."""
     with without_modes():
         return [torch.empty(0).as_subclass(Unread)]
 
@@ -56,7 +57,7 @@ class ListOfRows(UnreadList):
     it; any other use is refused."""
 
     def __init__(self, pieces: Iterable[torch.Tensor | Rows]) -> None:
-        super().__init__(_unread())
+        super().__init__(unread())
         self.pieces = list(pieces)
 
     @property
@@ -130,7 +131,7 @@ class Slots(UnreadList):
     known number. A loop assigns the others."""
 
     def __init__(self, capacity: torch.SymInt) -> None:
-        super().__init__(_unread())
+        super().__init__(unread())
         self.capacity = capacity
         self.pieces: list[torch.Tensor] = []
 

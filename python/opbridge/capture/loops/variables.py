@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from opbridge.capture.loops.lists import UnreadList
+from opbridge.capture.loops.lists import UnreadList, unread
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.torch_compat import has_memory, pytree, storage_id
@@ -28,85 +28,101 @@ class Reads(NotRecorded):
 
 class Growing(UnreadList):
     """Stands for a list, the leaf with this index, in a step of ``loop`` that only extends it, either at its end or at
-    its front. The step can read the ``first`` items, which are there before the loop, and as many of the ``last`` as
-    are variables of the loop. ``before`` is the number of all items before the step, if each step adds one. Of
-    ``Slots``, a step assigns one of the ``capacity`` items."""
+    its front. A step that extends it at its end can read the ``first`` items, which are there before the loop, and as
+    many of the ``last`` as are variables of the loop. ``before`` is the number of all items before the step, if each
+    step adds one. Of ``Slots``, a step assigns one of the ``capacity`` items."""
 
     def __init__(
         self, loop: object, index: int, first: Sequence[Any] = (), before: Any = None, capacity: Any = None
     ) -> None:
-        super().__init__()
+        super().__init__(unread())
         self._loop = loop
         self._index = index
         self._first = first
         self._before = before
         self._capacity = capacity
+        self._added: list[Any] = []
+        self._reads: list[Any] = []  # the indices; shared with what stands for the list in ways
         self._is_counted = False
         self.last: Sequence[Any] = ()
         self.at_front = False
 
     def within(self) -> Growing:
         """Stands for the list in a way of a branch of the step."""
-        made = Growing(self._loop, self._index, self._first)
+        made = Growing(self._loop, self._index, self._first, capacity=self._capacity)
         made.last = self.latest()
+        made._reads = self._reads
         return made
+
+    def append(self, item: Any) -> None:
+        if self.at_front:
+            raise NotRecorded
+        self._added.append(item)
+
+    def extend(self, items: Iterable[Any]) -> None:
+        for each in items:
+            self.append(each)
 
     def __iadd__(self, items: Any) -> Any:  # type: ignore[misc]  # not as list's
         self.extend(items)
         return self
 
     def insert(self, index: Any, item: Any) -> None:
-        if index != 0 or (list.__len__(self) and not self.at_front):
+        if index != 0 or (self._added and not self.at_front):
             raise NotRecorded
         self.at_front = True
-        list.append(self, item)
+        self._added.append(item)
 
     def __getitem__(self, index: Any) -> Any:
-        if type(index) is torch.SymInt:
-            index = fixed(index - self.length)
-        if type(index) is not int or self.at_front:
-            raise NotRecorded
-        if 0 <= index < len(self._first):
+        self._reads.append(index)
+        if type(index) is int and 0 <= index < len(self._first):
             return self._first[index]
-        latest = self.latest()
-        if index >= 0:
+        if type(index) is torch.SymInt:
+            index = fixed(index - self._count())
+        elif self._capacity is not None:
+            raise NotRecorded  # an item that may not be assigned yet
+        if type(index) is not int or index >= 0:
             raise NotRecorded
+        latest = self.latest()
         if -index > len(latest):
-            raise Reads(self._loop, self._index, -index - list.__len__(self))
+            raise Reads(self._loop, self._index, -index - len(self._added))
         return latest[index]
 
     def __setitem__(self, index: Any, item: Any) -> None:
         if self._capacity is None:
             raise NotRecorded
-        if is_zero(index - self.length):
+        if is_zero(index - self._count()):
             self.append(item)
-        elif not self._first and is_zero(self._capacity - 1 - self.length - index):
+        elif not self._first and is_zero(self._capacity - 1 - self._count() - index):
             self.insert(0, item)
         else:
             raise NotRecorded
 
     def __bool__(self) -> bool:
-        if not self._first and not list.__len__(self):
+        if not self._first and not self._added:
             raise NotRecorded
         return True
 
     @property
     def length(self) -> Any:
+        return self._count() if self._capacity is None else self._capacity
+
+    def _count(self) -> Any:
+        """The number of items so far."""
         if self._before is None:
             raise NotRecorded
         self._is_counted = True
-        return self._before + list.__len__(self)
+        return self._before + len(self._added)
 
     def latest(self) -> list[Any]:
         """The last items, as far as they are known."""
-        return [*self.last, *(list.__getitem__(self, i) for i in range(list.__len__(self)))]
+        return [*self.last, *self._added]
 
     def items(self) -> list[Any]:
         """In the order in which the step has added them."""
-        made = self.latest()[len(self.last) :]
-        if self._is_counted and len(made) != 1:
+        if (self._is_counted and len(self._added) != 1) or (self.at_front and self._reads):
             raise NotRecorded
-        return made
+        return self._added
 
     def _refuse(self) -> NoReturn:
         raise NotRecorded
