@@ -126,6 +126,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
     if base in _PIECEWISE and any(map(cmath.isnan, [*numbers, *scalars])):
         return "NaN, for which ATen chooses one piece for whole vectors and another one for the elements left over"
+    if base == "_add_relu" and not all(map(cmath.isfinite, [*numbers, *scalars])):
+        return "a sum that may be NaN, for which ATen chooses likewise"
     if base in _MEANS and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, and that is infinite or NaN depending on their order"
     if base == "logit_backward" and any(v == 0 and math.copysign(1, v) < 0 for v in _floats(arguments["self"])):
