@@ -42,7 +42,7 @@ class Growing(UnreadList):
         self._before = before
         self._capacity = capacity
         self._added: list[Any] = []
-        self._reads: list[Any] = []  # the indices; shared with what stands for the list in ways
+        self.reads: list[Any] = []  # the indices; shared with what stands for the list in ways
         self._is_counted = False
         self.last: Sequence[Any] = ()
         self.at_front = False
@@ -51,7 +51,7 @@ class Growing(UnreadList):
         """Stands for the list in a way of a branch of the step."""
         made = Growing(self._loop, self._index, self._first, capacity=self._capacity)
         made.last = self.latest()
-        made._reads = self._reads
+        made.reads = self.reads
         return made
 
     def append(self, item: Any) -> None:
@@ -74,7 +74,7 @@ class Growing(UnreadList):
         self._added.append(item)
 
     def __getitem__(self, index: Any) -> Any:
-        self._reads.append(index)
+        self.reads.append(index)
         if type(index) is int and 0 <= index < len(self._first):
             return self._first[index]
         if type(index) is torch.SymInt:
@@ -120,7 +120,7 @@ class Growing(UnreadList):
 
     def items(self) -> list[Any]:
         """In the order in which the step has added them."""
-        if (self._is_counted and len(self._added) != 1) or (self.at_front and self._reads):
+        if (self._is_counted and len(self._added) != 1) or (self.at_front and self.reads):
             raise NotRecorded
         return self._added
 
