@@ -320,13 +320,15 @@ class GraphBuilder {
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
   Value known_1d(const std::string& text) const;
+  const DimSource* source_of(const std::string& size) const;  // null if no tensor has it
   // The elements of an int64 tensor that is constant or was made by `size` or `sizes`.
   std::optional<std::vector<Dim>> known_sizes(Value value) const;
 
   ir::Graph* graph_;
   GraphBuilder* parent_ = nullptr;
   std::unordered_map<std::string, Value> sizes_;  // text of an expression → its value in this graph
-  std::unordered_map<std::string, DimSource> dim_sources_;  // symbol → where to read it
+  // A symbol, or the text of an expression → where to read it.
+  std::unordered_map<std::string, DimSource> dim_sources_;
   int opset_;
   bool bundled_ = false;
   const ir::Node* call_ = nullptr;

@@ -20,7 +20,12 @@ struct GraphBuilder::State {
   std::map<std::tuple<const ir::Value*, ElementType, std::vector<int64_t>>, Value> converted_constants;
   std::vector<OnnxFunction> functions;
   std::unordered_set<const ir::Graph*> used_bodies;  // bodies that are an attribute of a node
-  // Caches the texts of expressions, since long ones are slow to write.
+  // The text of a dynamic size. Long ones are slow to write.
+  const std::string& text_of(const Dim& dim) {
+    std::string& text = texts[dim.expr()];
+    if (text.empty()) text = dim.str();
+    return text;
+  }
   std::unordered_map<ExprPtr, std::string> texts;
   // Values that `size` and `sizes` made, and their dims.
   std::unordered_map<const ir::Value*, std::vector<Dim>> computed_sizes;

@@ -58,9 +58,7 @@ void GraphBuilder::bind_dims(Value value) {
       auto [entry, fresh] = dim_sources_.try_emplace(linear->symbol, source);
       if (!fresh && entry->second.factor != 1 && linear->factor == 1) entry->second = source;
     } else if (!linear) {  // for expressions of symbols that no value determines
-      std::string& text = state_->texts[dim.expr()];
-      if (text.empty()) text = dim.str();
-      dim_sources_.try_emplace(text, DimSource{value, axis, 1, 0});
+      dim_sources_.try_emplace(state_->text_of(dim), DimSource{value, axis, 1, 0});
     }
   }
 }
@@ -73,24 +71,31 @@ Value GraphBuilder::known_1d(const std::string& text) const {
   return {};
 }
 
+const GraphBuilder::DimSource* GraphBuilder::source_of(const std::string& size) const {
+  for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
+    const auto found = builder->dim_sources_.find(size);
+    if (found != builder->dim_sources_.end()) return &found->second;
+  }
+  return nullptr;
+}
+
 Value GraphBuilder::symbol_1d(const std::string& symbol) {
   if (Value known = known_1d(symbol)) return known;
-  for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
-    auto found = builder->dim_sources_.find(symbol);
-    if (found == builder->dim_sources_.end()) continue;
-    const DimSource source = found->second;
-    Value size;
-    if (opset_ >= 15) {
-      size = op("Shape", source.tensor, attr("start", source.axis), attr("end", source.axis + 1));
-    } else {
-      size = gather(op("Shape", source.tensor), ints({source.axis}), 0);
-    }
-    if (source.offset != 0) size = op("Sub", size, ints({source.offset}));
-    if (source.factor != 1) size = op("Div", size, ints({source.factor}));
-    sizes_.emplace(symbol, size);
-    return size;
+  const DimSource* found = source_of(symbol);
+  if (!found)
+    refuse(
+        fmt::format("a size depends on the symbol {}, which no input or earlier result determines", symbol));
+  const DimSource source = *found;  // new nodes may move it
+  Value size;
+  if (opset_ >= 15) {
+    size = op("Shape", source.tensor, attr("start", source.axis), attr("end", source.axis + 1));
+  } else {
+    size = gather(op("Shape", source.tensor), ints({source.axis}), 0);
   }
-  refuse(fmt::format("a size depends on the symbol {}, which no input or earlier result determines", symbol));
+  if (source.offset != 0) size = op("Sub", size, ints({source.offset}));
+  if (source.factor != 1) size = op("Div", size, ints({source.factor}));
+  sizes_.emplace(symbol, size);
+  return size;
 }
 
 Value GraphBuilder::computed_1d(const Expr& expr) {
@@ -98,15 +103,8 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
   if (expr.kind == Expr::Kind::symbol) return symbol_1d(expr.name);
   const std::string text = text_of(expr);
   if (Value known = known_1d(text)) return known;
-  const auto has_source = [&](const std::string& name) {
-    for (const GraphBuilder* builder = this; builder; builder = builder->parent_)
-      if (builder->dim_sources_.contains(name)) return true;
-    return false;
-  };
-  const auto is_determined = [&](const std::string& symbol) {
-    return known_1d(symbol) || has_source(symbol);
-  };
-  if (has_source(text) &&
+  const auto is_determined = [&](const std::string& symbol) { return known_1d(symbol) || source_of(symbol); };
+  if (source_of(text) &&
       !std::ranges::all_of(Dim(std::make_shared<const Expr>(expr)).symbols(), is_determined))
     return symbol_1d(text);
 
@@ -161,9 +159,7 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
 
 Value GraphBuilder::size_1d(const Dim& dim) {
   if (dim.is_static()) return ints({dim.value()});
-  std::string& text = state_->texts[dim.expr()];
-  if (text.empty()) text = dim.str();
-  if (Value known = known_1d(text)) return known;
+  if (Value known = known_1d(state_->text_of(dim))) return known;
   return computed_1d(*dim.expr());
 }
 

@@ -42,6 +42,15 @@ std::vector<ir::TensorType> input_types(const SymbolicCall& call, const ir::Grap
   return types;
 }
 
+// The types of the inputs of a Loop's body: the number of the step, whether the loop goes on, and those of
+// the first `carried` inputs of `step`.
+std::vector<ir::TensorType> types_of_loop(const SymbolicCall& call, const ir::Graph& step, size_t carried) {
+  std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
+                                    {ElementType::boolean, std::vector<Dim>()}};
+  for (ir::TensorType& type : input_types(call, step, carried)) types.push_back(std::move(type));
+  return types;
+}
+
 Value truth(GraphBuilder& g, Value value) {
   return g.reshape(g.cast(value, ElementType::boolean), std::vector<Dim>());
 }
@@ -84,10 +93,7 @@ std::vector<Value> loop(const SymbolicCall& call) {
     if (result.size() != 1) g.refuse("its condition must return one value");
     return truth(b, result[0]);
   };
-  std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
-                                    {ElementType::boolean, std::vector<Dim>()}};
-  for (ir::TensorType& type : input_types(call, body(call, 1), carried.size()))
-    types.push_back(std::move(type));
+  const std::vector<ir::TensorType> types = types_of_loop(call, body(call, 1), carried.size());
   const ir::GraphPtr step = g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
     inputs.erase(inputs.begin(), inputs.begin() + 2);
     std::vector<Value> next = call.bodies.lower_body(body(call, 1), b, joined(inputs, others));
@@ -111,10 +117,7 @@ bool changes_shapes(const ir::Graph& step, size_t states) {
 // The results of a scan of at least one slice, by a Loop.
 std::vector<Value> scan_by_loop(const SymbolicCall& call, GraphBuilder& g, const std::vector<Value>& states,
                                 const std::vector<Value>& slices, size_t outputs, const Step& step) {
-  std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
-                                    {ElementType::boolean, std::vector<Dim>()}};
-  for (ir::TensorType& type : input_types(call, body(call, 0), states.size()))
-    types.push_back(std::move(type));
+  const std::vector<ir::TensorType> types = types_of_loop(call, body(call, 0), states.size());
   const ir::GraphPtr graph = g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
     std::vector<Value> given(inputs.begin() + 2, inputs.end());
     for (Value each : slices) given.push_back(b.gather(each, inputs[0], 0));
