@@ -141,8 +141,7 @@ class _Loop(Variables):
     @property
     def carried(self) -> list[int]:
         """The leaves of which each step may give the next one another value."""
-        every = enumerate(self.leaves)
-        return [i for i, leaf in every if isinstance(leaf, torch.Tensor) or i in self.counting]
+        return [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor) or i in self.counting]
 
     @property
     def growing(self) -> list[int]:
@@ -337,8 +336,10 @@ class _Step:
                 raise NotRecorded
             self.appended[i] = growing.items()
             slots = self._loop.leaves[i]
-            if isinstance(slots, Slots) and self.appended[i] and not _fills(slots, self._count):
-                raise NotRecorded
+            if isinstance(slots, Slots) and self.appended[i]:
+                left: Any = slots.capacity - len(slots.pieces) - self._count
+                if not is_zero(left):
+                    raise NotRecorded
             self.at_front |= {i} if growing.at_front else set()
             after[i] = self._loop.leaves[i]
         return after
@@ -380,11 +381,6 @@ class _Step:
 def _is_extended(items: list[Any], before: list[Any]) -> bool:
     """Whether items follow those before, or precede them."""
     return all(map(operator.is_, items, before)) or all(map(operator.is_, items[::-1], before[::-1]))
-
-
-def _fills(slots: Slots, count: torch.SymInt) -> bool:
-    """Whether no items are left if a loop assigns ``count``."""
-    return is_zero(slots.capacity - len(slots.pieces) - count)
 
 
 def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:

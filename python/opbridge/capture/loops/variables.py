@@ -150,7 +150,7 @@ class Variables:
 
     def lists_in(self, value: Any) -> list[list[Any]]:
         """The lists in a variable that are no leaves, in their order."""
-        return [each for each in lists_in(value, self._is_whole) if not self._is_whole(each)]
+        return lists_in(value, self._is_whole)
 
     def with_leaves(self, leaves: Mapping[int, Any]) -> list[Any]:
         """The variables with other values of some leaves."""
@@ -180,13 +180,14 @@ def is_zero(number: Any) -> bool:
 
 
 def lists_in(value: Any, is_leaf: Callable[[Any], bool] = lambda each: False) -> list[list[Any]]:
-    """The lists in a structure, in their order."""
+    """The lists in a structure that are no leaves, in their order."""
     found = []
 
     def note(each: Any) -> bool:
-        if type(each) is list:
+        ends = is_leaf(each)
+        if type(each) is list and not ends:
             found.append(each)
-        return is_leaf(each)
+        return ends
 
     pytree.tree_leaves(value, is_leaf=note)
     return found

@@ -81,14 +81,14 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 truth = truth_of_elements(asked)
             if truth is not None:
                 return truth
-        if not fixed and asked_by_model(frame) and not is_without_effect(asking_frame(frame)):
-            if stops_at_counting(asking_frame(frame)):
+        if not fixed and asked_by_model(frame) and not is_without_effect(asking := asking_frame(frame)):
+            if stops_at_counting(asking):
                 raise refused(caught, f"a loop runs while '{sizes.text_of(asked)}', which depends on a dynamic size")
-            if (answer := sizes.padding.answer(asking_frame(frame), asked, env)) is not None:
+            if (answer := sizes.padding.answer(asking, asked, env)) is not None:
                 return answer
             if (answer := sizes.branches.answer_to(asked)) is not None:
                 return answer
-            whole = whole_test(asking_frame(frame), asked, env, sizes.branches)
+            whole = whole_test(asking, asked, env, sizes.branches)
             if whole is not None:
                 truth = whole.truth
                 return (truth if isinstance(truth, bool) else guard_bool(truth, file, line)) == whole.same
