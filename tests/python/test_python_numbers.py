@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import math
 import numbers
@@ -79,6 +80,11 @@ def test_int_and_float_of_tensors(name: str, capture: Any, tmp_path: pathlib.Pat
     check(READ_BY_CALLS[name], tmp_path, capture)
 
 
+class Limit(enum.IntEnum):
+    LOW = 1
+    EXAMPLE = 3
+
+
 FOLLOWED: dict[str, Function] = {
     "item": lambda x: x * x.sum().item() + torch.full((1,), x.mean().item()),
     "tolist": lambda x: x * sum(x[0].tolist()),
@@ -89,6 +95,17 @@ FOLLOWED: dict[str, Function] = {
     "is a number": lambda x: x * 2 if isinstance(x.shape[0], numbers.Integral) else x,
     "is of one of the types": lambda x: x * 2 if isinstance(x.shape[0] / 2, (str, float)) else x,
     "text of a constant size": lambda x: x * int(f"{x.shape[1]}"),
+    "equal to a member of an IntEnum": lambda x: x * 2 if x.shape[0] == Limit.EXAMPLE else x,
+    "unequal to it": lambda x: x * 2 if x.shape[0] != Limit.EXAMPLE else x,
+    "one of the members": lambda x: x * 2 if x.shape[0] in list(Limit) else x,
+    "between members": lambda x: x * 2 if Limit.LOW < x.shape[0] <= Limit.EXAMPLE else x,
+    "arithmetic with members": lambda x: x * (x.shape[0] * Limit.EXAMPLE - max(Limit.EXAMPLE, x.shape[0])),
+    "equal to NumPy's float64": lambda x: x * 2 if x.shape[0] / 2 == np.float64(1.5) else x,
+    "a comparison is 1": lambda x: x * 2 if (x.shape[0] > 2) == 1 else x,
+    "a comparison is not True": lambda x: x * 2 if (x.shape[0] > 2) != True else x,  # noqa: E712
+    "a comparison is 2": lambda x: x if (x.shape[0] > 2) == 2 else x * 2,
+    "equal comparisons": lambda x: x * 2 if (x.shape[0] > 2) == (x.shape[0] < 5) else x,
+    "a size is True": lambda x: x * 2 if x.shape[0] == True else x,  # noqa: E712
 }
 
 

@@ -19,7 +19,7 @@ with look_up():
     from torch._higher_order_ops.associative_scan import generic_associative_scan
     from torch._ops import OpOverload
     from torch._subclasses import fake_impls
-    from torch.fx.experimental import proxy_tensor, symbolic_shapes
+    from torch.fx.experimental import proxy_tensor, sym_node, symbolic_shapes
     from torch.fx.experimental.proxy_tensor import fake_signature, get_proxy_mode
     from torch.fx.experimental.sym_node import SymNode
     from torch.fx.experimental.symbolic_shapes import (
@@ -67,6 +67,9 @@ BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 DIFFERENCE_OF_SYMBOLS = PatchPoint(SymNode, "sub")
+EQUALITY = PatchPoint(SymNode, "eq")
+INEQUALITY = PatchPoint(SymNode, "ne")
+NODE_OF_OPERAND = PatchPoint(sym_node, "to_node")
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
 FLOOR_OF_SYMBOL = PatchPoint(SymNode, "_floor")
@@ -175,6 +178,7 @@ __all__ = [
     "CEIL_OF_SYMBOL",
     "CONVERSION_TO_INT",
     "DIFFERENCE_OF_SYMBOLS",
+    "EQUALITY",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_PROXIES",
@@ -186,6 +190,7 @@ __all__ = [
     "FLOOR_OF_SYMBOL",
     "FUNCTION_MODE",
     "INDEX_OF_SLICE",
+    "INEQUALITY",
     "INTEGER_DIVISION",
     "INT_FORMAT",
     "INT_OF_SYMBOL",
@@ -198,6 +203,7 @@ __all__ = [
     "MINIMUM_OF_SYMBOLS",
     "NEW_SYMBOL",
     "NEW_TENSOR",
+    "NODE_OF_OPERAND",
     "NUMBER_OF_TYPE",
     "OVERLAP",
     "SPLIT",

@@ -29,10 +29,8 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.equal_masks import SELECTIONS, EqualMasks
 from opbridge.capture.symbolic_sizes.long_shapes import forget_long_shapes
 from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
-from opbridge.capture.symbolic_sizes.python_functions import (
-    bit_length,
-    round_to_digits,
-)
+from opbridge.capture.symbolic_sizes.operands import take_any_operand
+from opbridge.capture.symbolic_sizes.python_functions import bit_length, round_to_digits
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     keep_sizes_beside_complex,
@@ -70,6 +68,7 @@ def watch_sizes(
         note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
         pass_sizes_as_numbers(),
+        take_any_operand(),
         keep_numel_symbolic(),
         keep_order_of_operations(),
         shorten_expressions(sizes.branches),
