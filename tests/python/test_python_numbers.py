@@ -121,6 +121,23 @@ def test_numbers_that_are_followed(name: str, capture: Any, tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
     "function",
     [
+        lambda x: x * ((x.shape[0] > 2) & x.shape[0]),
+        lambda x: x * (x.shape[0] | (x.shape[0] > 2)),
+        lambda x: x * ((x.shape[0] > 2) ^ 1),
+        lambda x: x * ((x.shape[0] > 2) == x.shape[0] // 3),
+        lambda x: x * (x.shape[0] // 3 != (x.shape[0] > 2)),
+    ],
+)
+def test_comparisons_beside_numbers_are_refused(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    message = r"(?s)a comparison that depends on a dynamic size is combined with a number.*test_python_numbers\.py"
+    with pytest.raises(opbridge.UnsupportedError, match=message):
+        export(function, tmp_path, capture)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "function",
+    [
         lambda x: x * int(str(x.shape[0])),
         lambda x: x * len(f"{x.shape}"),
         lambda x: x * {"3": 5.0}.get(repr(x.shape[0]), 2.0),

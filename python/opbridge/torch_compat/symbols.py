@@ -70,6 +70,9 @@ DIFFERENCE_OF_SYMBOLS = PatchPoint(SymNode, "sub")
 EQUALITY = PatchPoint(SymNode, "eq")
 INEQUALITY = PatchPoint(SymNode, "ne")
 NODE_OF_OPERAND = PatchPoint(sym_node, "to_node")
+OPERATIONS_ON_BITS = tuple(  # and on booleans
+    PatchPoint(SymNode, name) for name in ("and_", "or_", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+)
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
 FLOOR_OF_SYMBOL = PatchPoint(SymNode, "_floor")
@@ -205,6 +208,7 @@ __all__ = [
     "NEW_TENSOR",
     "NODE_OF_OPERAND",
     "NUMBER_OF_TYPE",
+    "OPERATIONS_ON_BITS",
     "OVERLAP",
     "SPLIT",
     "SPLIT_METHOD",

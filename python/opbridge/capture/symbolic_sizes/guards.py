@@ -68,7 +68,7 @@ def watch_sizes(
         note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
         pass_sizes_as_numbers(),
-        take_any_operand(),
+        take_any_operand(caught),
         keep_numel_symbolic(),
         keep_order_of_operations(),
         shorten_expressions(sizes.branches),
