@@ -285,7 +285,7 @@ REFUSED = (
     (read_by_another_name, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),
     (dict_of_others, "outside of the loop"),
-    (written_afterwards, "then writes to it"),
+    (written_afterwards, "a branch or a loop returns unchanged"),
     (kept_in_a_set, "outside of the loop"),
     (kept_in_a_dict, "outside of the loop"),
     (by_data, "branch by data"),

@@ -152,6 +152,27 @@ def assigned_one_before(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs, 1) * len(outputs)
 
 
+def stacks_written_to(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for step in x.unbind(1):
+        outputs.append(step * 2)
+    one, other = torch.stack(outputs, 1), torch.stack([2 * row for row in x])
+    one[0] = 7
+    one.view(-1).add_(1)
+    other.mul_(3)
+    return one, torch.stack(outputs, 1), other, x * 1
+
+
+def items_written_to(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t] * 2)
+    before = torch.stack(outputs)
+    outputs[0].mul_(2)
+    outputs[-1].sub_(3)
+    return before, torch.stack(outputs), outputs[-1]
+
+
 RIGHT = (
     last,
     last_two,
@@ -170,6 +191,8 @@ RIGHT = (
     assigned,
     assigned_backwards,
     assigned_one_before,
+    stacks_written_to,
+    items_written_to,
 )
 
 
@@ -325,3 +348,73 @@ REFUSED = (
 @pytest.mark.parametrize("run", REFUSED, ids=lambda run: run.__name__)
 def test_refuses_other_reads(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, "outside of the loop|can only be extended|needed as a Python number", capture, tmp_path)
+
+
+def writes_to_the_last_of_two_kinds(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0] * 3]
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t] * 2)
+    outputs[-1].add_(1)
+    return torch.stack(outputs)
+
+
+def writes_to_a_part_of_it(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0] * 3]
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t] * 2)
+    outputs[1:][0].add_(1)
+    return torch.stack(outputs)
+
+
+def writes_to_the_state(self: Any, x: torch.Tensor) -> Any:
+    outputs, h = [], x[:, 0] * 1
+    for t in range(x.shape[1]):
+        h = h * 0.5 + x[:, t]
+        outputs.append(h)
+    h.add_(1)
+    return torch.stack(outputs)
+
+
+def writes_to_one_of_two_lists(self: Any, x: torch.Tensor) -> Any:
+    outputs, parts = [], []
+    for t in range(x.shape[1]):
+        step = x[:, t] * 2
+        outputs.append(step)
+        parts.append(step[:, :2])
+    outputs[0].add_(1)
+    return torch.stack(parts)
+
+
+def writes_to_what_is_listed_twice(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        step = x[:, t] * 2
+        outputs.append(step)
+        outputs.append(step)
+    outputs[0].add_(1)
+    return torch.stack(outputs)
+
+
+def writes_to_the_first_after_reversing(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t] * 2)
+    turned = outputs[::-1]
+    turned[0].add_(1)
+    return torch.stack(outputs)
+
+
+SHARED = (
+    writes_to_the_last_of_two_kinds,
+    writes_to_a_part_of_it,
+    writes_to_the_state,
+    writes_to_one_of_two_lists,
+    writes_to_what_is_listed_twice,
+    writes_to_the_first_after_reversing,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", SHARED, ids=lambda run: run.__name__)
+def test_refuses_writes_to_items_that_share_memory(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    refuses(run, "the model writes to .* an item of a list that a loop fills", capture, tmp_path)

@@ -325,6 +325,38 @@ class WritesInABranch(nn.Module):
         return y
 
 
+class SharedByWay(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if bool(x.sum() > 0):
+            y = x * 2
+            z = y[0]
+        else:
+            y = x * 3
+            z = x[0] * 4
+        y.add_(1)
+        return y, z
+
+
+class SharedByStep(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y, z = x * 1, x * 5
+        for _ in range(x.size(0)):
+            y = x * 2
+            z = y
+        y.add_(1)
+        return y, z
+
+
+class Swapped(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y, z = x * 1, x * 5
+        a, b = y, z
+        for _ in range(x.size(0)):
+            a, b = b, a
+        a.add_(1)
+        return y, z
+
+
 class WritesOwn(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         z = x * 2 if bool(x.sum() > 0) else x + 1
@@ -332,9 +364,11 @@ class WritesOwn(nn.Module):
         return z, x
 
 
-@pytest.mark.parametrize("kind", [WritesAfter, WritesInABranch])
-def test_refuses_writes_to_what_a_branch_returns_unchanged(kind: Any) -> None:
-    with pytest.raises(UnsupportedError, match="one branch returns a tensor unchanged and the model then writes"):
+@pytest.mark.parametrize("kind", [WritesAfter, WritesInABranch, SharedByWay, SharedByStep, Swapped])
+def test_refuses_writes_to_what_may_be_shared(kind: Any) -> None:
+    with pytest.raises(
+        UnsupportedError, match="the model writes to a tensor that a branch or a loop returns unchanged"
+    ):
         opbridge.export(torch.jit.script(kind()), X, input_names=["x"], dynamic_axes={"x": {0: "n"}})
 
 

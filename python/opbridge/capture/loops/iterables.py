@@ -35,7 +35,7 @@ def items_of(iterable: Any) -> Any:
     if isinstance(iterable, Counted):
         return iterable.items or iterable
     if isinstance(iterable, ListOfRows):
-        iterable = iterable.stacked
+        iterable = iterable.rows
     if (
         isinstance(iterable, torch.Tensor)
         and iterable.dim()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import torch
 
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import without_modes
+
+# Called with tensors of which some are copies of others that share their memory in eager mode.
+note_copies: ContextVar[Callable[[Sequence[torch.Tensor]], None]] = ContextVar("note_copies")
 
 
 class Unread(torch.Tensor):
@@ -66,10 +70,17 @@ class ListOfRows(UnreadList):
         return list(itertools.takewhile(lambda piece: not isinstance(piece, Rows), self.pieces))  # type: ignore[arg-type]
 
     @property
+    def rows(self) -> torch.Tensor:
+        """A tensor of which the items are slices."""
+        if len(self.pieces) == 1 and isinstance(self.pieces[0], Rows):
+            return self.pieces[0].tensor
+        made = self.stacked()
+        note_copies.get()([made, *(piece.tensor if isinstance(piece, Rows) else piece for piece in self.pieces)])
+        return made
+
     def stacked(self) -> torch.Tensor:
-        """All items along a new first axis."""
-        pieces = [piece.tensor if isinstance(piece, Rows) else piece.unsqueeze(0) for piece in self.pieces]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        """All items along a new first axis, in memory of their own."""
+        return torch.cat([piece.tensor if isinstance(piece, Rows) else piece.unsqueeze(0) for piece in self.pieces])
 
     def concatenated(self, dim: int) -> torch.Tensor:
         pieces = []
@@ -111,12 +122,11 @@ class ListOfRows(UnreadList):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             if index == slice(None, None, -1):
-                turned = (Rows(piece.tensor.flip(0)) if isinstance(piece, Rows) else piece for piece in self.pieces)
-                return ListOfRows(reversed(list(turned)))
-            return ListOfRows([Rows(self.stacked[index])])
+                return ListOfRows([_reversed(piece) for piece in reversed(self.pieces)])
+            return ListOfRows([Rows(self.rows[index])])
         if type(index) is int and index in (0, -1) and not isinstance(self.pieces[index], Rows):
             return self.pieces[index]
-        return self.stacked[index]
+        return self.rows[index]
 
     @property
     def length(self) -> Any:
@@ -145,9 +155,17 @@ class Slots(UnreadList):
         return self.capacity
 
 
+def _reversed(piece: torch.Tensor | Rows) -> torch.Tensor | Rows:
+    if not isinstance(piece, Rows):
+        return piece
+    turned = piece.tensor.flip(0)
+    note_copies.get()([piece.tensor, turned])
+    return Rows(turned)
+
+
 def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:
-    stacked = tensors.stacked
-    return stacked.movedim(0, dim)
+    stacked = tensors.stacked()
+    return stacked if dim == 0 else stacked.movedim(0, dim).contiguous()
 
 
 def _cat(tensors: ListOfRows, dim: int = 0, axis: int | None = None) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import ListOfRows, Rows, Slots
+from opbridge.capture.loops.lists import ListOfRows, Rows, Slots, note_copies
 from opbridge.capture.loops.runtime import Step, recording
 from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of, is_zero
 from opbridge.capture.source import line_of_frame
@@ -41,11 +41,13 @@ def record_loops(recorder: Recorder, attributes: Attributes, caught: Caught) -> 
     if not recorder.with_bodies:
         yield
         return
-    token = recording.set(_Loops(recorder, attributes, caught))
+    loops = recording.set(_Loops(recorder, attributes, caught))
+    copies = note_copies.set(recorder.note_perhaps_shared)
     try:
         yield
     finally:
-        recording.reset(token)
+        note_copies.reset(copies)
+        recording.reset(loops)
 
 
 class _Loops:
@@ -248,12 +250,14 @@ class _Loop(Variables):
         recorder.call_bodies(
             "scan", (step.graph, values, slices, values_outside), [*after, *itertools.chain(*rows.values())]
         )
-        for i, now in zip(carried, after, strict=True):
-            step.note_shared(i, step.after[i], now)
-        for i, items in step.appended.items():
-            for each, made in zip(items, rows[i], strict=True):
-                step.note_shared(None, each, made)
         results = dict(zip(carried, after, strict=True))
+        made = [(step.after[i], now) for i, now in results.items() if step.after[i] is not self.inside[i]]
+        made += itertools.chain(*(zip(items, rows[i], strict=True) for i, items in step.appended.items()))
+        recorder.note_shared(
+            [(each, each) for each, _ in step.body.operands]
+            + [(now, self.leaves[i]) for i, now in self.inside.items()],
+            made,
+        )
         for i in self.written:
             self.leaves[i].copy_(results.pop(i))
         lists = {i: _extended(self.leaves[i], added, i in step.at_front) for i, added in rows.items()}
@@ -305,18 +309,6 @@ class _Step:
             return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
         first, length = (value.first, value.length) if isinstance(value, ListOfRows) else (value, len(value))
         return Growing(self._loop, leaf, first, length + index)
-
-    def note_shared(self, index: int | None, result: Any, made: Any) -> None:
-        """Records that ``made``, which stands for a result of the last step or of all steps, may share memory with a
-        tensor from outside: a later write to one may change the other. A leaf that no step changes stays itself."""
-        loop = self._loop
-        if not isinstance(result, torch.Tensor) or (index is not None and result is self.inside.get(index)):
-            return
-        for tensor, _ in self.body.operands:
-            loop.recorder.note_returned_as_is(result, [tensor], made)
-        for i, each in self.inside.items():
-            if is_in_memory_of(each, [result]):
-                loop.recorder.note_returned_as_is(loop.leaves[i], [loop.leaves[i]], made)
 
     def _leaves_of(self, results: Sequence[Any], given: Sequence[Any], lists: Sequence[Any]) -> list[Any]:
         """The leaves of the variables after the step. ``lists`` are those of each variable, with their items before."""
@@ -395,7 +387,10 @@ def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -
     made.extend(before.pieces if isinstance(before, Slots) else before)
     if rows:
         added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
-        made.pieces.insert(0 if at_front else len(made.pieces), Rows(added.flip(0) if at_front else added))
+        added = added.flip(0) if at_front else added
+        if added is not rows[0]:
+            note_copies.get()([added, *rows])
+        made.pieces.insert(0 if at_front else len(made.pieces), Rows(added))
     return made
 
 

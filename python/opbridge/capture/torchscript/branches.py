@@ -90,9 +90,8 @@ def record_branch(
         for tensor, _ in bodies[1].operands[len(bodies[0].operands) :]:
             recorder.lift(bodies[0], tensor)
     operands = bodies[1].operands
-    for pair, made_of_pair in zip(merge.pairs, stand_ins, strict=True):
-        for result in pair if isinstance(made_of_pair, torch.Tensor) else ():
-            recorder.note_returned_as_is(result, [operand for operand, _ in operands], made_of_pair)
+    for of_way in zip(*merge.pairs, strict=True):
+        recorder.note_shared([(operand, operand) for operand, _ in operands], zip(of_way, stand_ins, strict=True))
     graphs = [body.builder.finish() for body in bodies]
     arguments = (recorder.value_of(condition.tensor), *graphs, [value for _, value in operands])
     recorder.call_bodies("cond", arguments, stand_ins)

@@ -6,7 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -63,7 +63,7 @@ class WithBodies(abc.ABC):
         self._pausing = False
         self.interruption: BaseException | None = None
         # The memory of tensors that branches return unchanged → one of the tensors in it.
-        self._returned_as_is: dict[int, torch.Tensor] = {}
+        self._perhaps_shared: dict[int, torch.Tensor] = {}  # by their memory
 
     def interrupt(self, interruption: BaseException) -> BaseException:
         """Stores an exception by which an operator ends the run: TorchScript's own interpreter would replace it."""
@@ -173,11 +173,20 @@ class WithBodies(abc.ABC):
         outputs = self._builder.call(f"higher_order::{name}", names, arguments, {}, results, scope, line)
         self._bind_all(made, iter(outputs), varies=True, written=False)
 
-    def note_returned_as_is(self, result: torch.Tensor, operands: Sequence[torch.Tensor], made: torch.Tensor) -> None:
-        """Records that ``made``, which stands for the result of a branch, may share memory with an operand: a later
-        write to one may change the other."""
-        if any(storage_id(operand) == storage_id(result) for operand in operands if has_memory(operand)):
-            self._returned_as_is |= {storage_id(each): each for each in (result, made)}
+    def note_shared(self, given: Iterable[tuple[Any, Any]], results: Iterable[tuple[Any, Any]]) -> None:
+        """Records which tensors may share memory after a node with a body. The pairs are a tensor in the body and the
+        one outside of it: what it is ``given``, and its ``results``."""
+        by_memory: dict[int, list[torch.Tensor]] = {}
+        for inside, outside in (*given, *results):
+            if isinstance(inside, torch.Tensor) and isinstance(outside, torch.Tensor) and has_memory(inside):
+                by_memory.setdefault(storage_id(inside), []).append(outside)
+        for tensors in by_memory.values():
+            if any(tensor is not tensors[0] for tensor in tensors):
+                self.note_perhaps_shared(tensors)
+
+    def note_perhaps_shared(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Records that a later write to one of the tensors may be one to the others in eager mode."""
+        self._perhaps_shared |= {storage_id(each): each for each in tensors if has_memory(each)}
 
     def _shape_of(self, tensor: torch.Tensor) -> Any:
         return self._sizes.shape(tensor.shape)
@@ -193,9 +202,10 @@ class WithBodies(abc.ABC):
         for tensor in written if self._body else ():
             if not self._is_made_inside(tensor):
                 raise WritesOutside(tensor)
-        if any(has_memory(tensor) and storage_id(tensor) in self._returned_as_is for tensor in written):
+        if any(has_memory(tensor) and storage_id(tensor) in self._perhaps_shared for tensor in written):
             raise UnsupportedError(
-                "one branch returns a tensor unchanged and the model then writes to it; clone() it in the branch",
+                "the model writes to a tensor that a branch or a loop returns unchanged, or to an item of a list that "
+                "a loop fills; clone() it before",
                 line_of_frame(sys._getframe(2)),
             )
 

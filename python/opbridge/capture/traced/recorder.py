@@ -121,7 +121,7 @@ class Recorder(WithBodies):
         operator = operator_of(function)
         if _core.is_assertion(operator.key) or self._pausing or operator.stem in _OF_TYPES_AND_SIZES:
             return self._run(function, args, kwargs)
-        if self._body or self._returned_as_is:
+        if self._body or self._perhaps_shared:
             self._check_writes(operator, args, kwargs)
         self._varies = torch.Tag.nondeterministic_seeded in function.tags
         if self._varies and any(isinstance(given, torch.Generator) for given in (*args, *kwargs.values())):
