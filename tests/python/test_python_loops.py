@@ -496,7 +496,7 @@ REFUSED = (
     (read_through_a_view, "outside of the loop"),
     (list_of_others, "outside of the loop"),
     (deque_of_others, "outside of the loop"),
-    (written_afterwards, "then writes to it"),
+    (written_afterwards, "a branch or a loop returns unchanged"),
     (longer_by_more, "change a shape"),
     (longer_in_one_way, "change a shape"),
     (shorter, "change a shape"),

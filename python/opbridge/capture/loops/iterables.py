@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.loops.lists import ListOfRows, Rows
+from opbridge.capture.loops.lists import ListOfRows, Rows, UnreadList
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
@@ -36,6 +36,9 @@ def items_of(iterable: Any) -> Any:
         return iterable.items or iterable
     if isinstance(iterable, ListOfRows):
         iterable = iterable.rows
+    elif isinstance(iterable, UnreadList):
+        same, count = iterable.same, fixed(iterable.length)
+        return [same] * count if type(count) is int else Items(count, lambda _: same)
     if (
         isinstance(iterable, torch.Tensor)
         and iterable.dim()
@@ -56,9 +59,13 @@ def range_of(*limits: Any) -> Any:
     count = fixed(count)
     if type(count) is not torch.SymInt:
         return range(*limits)
-    if always(count.node.shape_env, count.node.expr >= 0) is None:
-        count = torch.sym_max(count, 0)
-    return Items(count, lambda i: start + i * step)
+    return Items(not_negative(count), lambda i: start + i * step)
+
+
+def not_negative(count: torch.SymInt) -> Any:
+    """0 for a number that is negative for some sizes, and is then."""
+    is_never = always(count.node.shape_env, count.node.expr >= 0) is not None
+    return count if is_never else torch.sym_max(count, 0)
 
 
 class Counted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import without_modes
+from opbridge.torch_compat import pytree, tensor_of_symbols, without_modes
 
 # Called with tensors of which some are copies of others that share their memory in eager mode.
 note_copies: ContextVar[Callable[[Sequence[torch.Tensor]], None]] = ContextVar("note_copies")
@@ -31,11 +32,16 @@ def unread() -> list[torch.Tensor]:
 
 
 class UnreadList(list[Any]):
-    """A list that cannot be read, but for what a class that is derived from it can."""
+    """A list that can neither be read nor changed, but for what a class that is derived from it can."""
 
     @property
     def length(self) -> Any:
         """The number of items, which may be symbolic."""
+        self._refuse()
+
+    @property
+    def same(self) -> Any:
+        """What each item is."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -45,8 +51,9 @@ class UnreadList(list[Any]):
         self._refuse()
 
     __len__ = __iter__ = __reversed__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = _read
-    __bool__ = __add__ = __mul__ = __rmul__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _read
-    index = count = pop = remove = clear = copy = sort = reverse = _read
+    __bool__ = __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __imul__ = _read
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _read
+    append = extend = insert = index = count = pop = remove = clear = copy = sort = reverse = _read
 
 
 class Rows:
@@ -136,12 +143,50 @@ class ListOfRows(UnreadList):
         return bool(self.first) or bool(self.length > 0)
 
 
+class ListOfNumbers(UnreadList):
+    """Stands for a list of Python numbers, or of lists of numbers: the rows of ``values``, of bool, int64 or float64.
+    Functions of torch that make a tensor of a list take it. It can be read if each item is ``same``."""
+
+    def __init__(self, values: torch.Tensor, *same: Any) -> None:
+        super().__init__(unread())
+        self.values = values
+        self._same = same
+
+    @property
+    def same(self) -> Any:
+        return self._same[0] if self._same else self._refuse()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._refuse() if isinstance(index, slice) else self.same
+
+    @property
+    def length(self) -> Any:
+        return self.values.shape[0]
+
+    def extend(self, items: Iterable[Any]) -> None:
+        self.values, self._same = torch.cat([self.values, _values(items)]), ()
+
+    def append(self, item: Any) -> None:
+        self.extend([item])
+
+    def __iadd__(self, items: Any) -> Any:
+        self.extend(items)
+        return self
+
+    def __add__(self, items: Any) -> Any:
+        return ListOfNumbers(torch.cat([self.values, _values(items)]))
+
+    def __radd__(self, items: Any) -> Any:
+        return ListOfNumbers(torch.cat([_values(items), self.values]))
+
+
 class Slots(UnreadList):
-    """Stands for ``[None] * capacity`` until all items are assigned, one after the other: ``pieces`` are the first, of
+    """Stands for ``[item] * capacity`` until all items are assigned, one after the other: ``pieces`` are the first, of
     known number. A loop assigns the others."""
 
-    def __init__(self, capacity: torch.SymInt) -> None:
+    def __init__(self, item: Any, capacity: torch.SymInt) -> None:
         super().__init__(unread())
+        self.item = item
         self.capacity = capacity
         self.pieces: list[torch.Tensor] = []
 
@@ -153,6 +198,69 @@ class Slots(UnreadList):
     @property
     def length(self) -> Any:
         return self.capacity
+
+    @property
+    def same(self) -> Any:
+        return self._refuse() if self.pieces else self.item
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._refuse() if isinstance(index, slice) else self.same
+
+    def __add__(self, items: Any) -> Any:
+        return ListOfNumbers(_values(self)) + items
+
+    def __radd__(self, items: Any) -> Any:
+        return items + ListOfNumbers(_values(self))
+
+
+def repeated(items: list[Any], count: torch.SymInt) -> Any:
+    """Stands for ``items * count``; None if nothing can."""
+    if all(isinstance(each, torch.Tensor) for each in items):
+        rows = torch.stack(items).repeat(count, *[1] * items[0].dim())
+        note_copies.get()([rows, *items])
+        return ListOfRows([Rows(rows)])
+    if len(items) == 1 and not isinstance(items[0], (list, tuple, torch.SymInt, torch.SymFloat)):
+        return Slots(items[0], count)
+    values = None if any(isinstance(each, list) for each in items) else values_of_numbers(items)
+    if values is None:
+        return None
+    return ListOfNumbers(values.repeat(count, *[1] * (values.dim() - 1)), *(items if len(items) == 1 else ()))
+
+
+def values_of_numbers(numbers: Any) -> torch.Tensor | None:
+    """The numbers of a list, perhaps in lists, as bool, int64 or float64; None if it has anything else."""
+    if isinstance(numbers, ListOfNumbers):
+        return numbers.values
+    if isinstance(numbers, Slots):
+        values = None if numbers.pieces else values_of_numbers([numbers.item])
+        return None if values is None else values.repeat(numbers.capacity)
+    kinds = {type(each) for each in pytree.tree_leaves(numbers)}
+    if kinds <= {bool}:
+        return tensor_of_symbols(numbers, dtype=torch.bool)
+    if kinds <= {bool, int, torch.SymInt}:
+        return tensor_of_symbols(numbers, dtype=torch.int64)
+    if kinds <= {bool, int, float, torch.SymInt, torch.SymFloat}:
+        return tensor_of_symbols(numbers, dtype=torch.float64)
+    return None
+
+
+def tensor_of_numbers(
+    data: Any, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> torch.Tensor:
+    """``torch.tensor(data)``, also of symbols and of what stands for a list of numbers."""
+    if not isinstance(data, UnreadList):
+        return tensor_of_symbols(data, dtype=dtype, device=device)
+    values = _values(data)
+    inferred = torch.get_default_dtype() if values.is_floating_point() else values.dtype
+    return values.to(dtype=dtype or inferred, device=device, copy=True).requires_grad_(requires_grad)
+
+
+def _values(items: Iterable[Any]) -> torch.Tensor:
+    is_read = isinstance(items, UnreadList) and not isinstance(items, (ListOfNumbers, Slots))
+    values = None if is_read else values_of_numbers(items if isinstance(items, list) else list(items))
+    if values is None:
+        _refuse()
+    return values
 
 
 def _reversed(piece: torch.Tensor | Rows) -> torch.Tensor | Rows:
@@ -172,6 +280,19 @@ def _cat(tensors: ListOfRows, dim: int = 0, axis: int | None = None) -> torch.Te
     return tensors.concatenated(dim if axis is None else axis)
 
 
+def _padded(sequences: ListOfRows, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
+    """``pad_sequence`` of sequences of one length."""
+    return _stack(sequences, 0 if batch_first else 1)
+
+
+def summed(items: Any, start: Any = 0) -> Any:
+    """``sum(items, start)``"""
+    if not isinstance(items, ListOfRows):
+        return start + items.same * items.length if isinstance(items, UnreadList) else sum(items, start)
+    first = start + items.rows.new_zeros(items.rows.shape[1:])
+    return first + items.rows.sum(0, dtype=first.dtype)
+
+
 def _joining(function: Callable[..., Any], join: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         tensors = args[0] if args else kwargs.get("tensors")
@@ -187,6 +308,17 @@ JOINING: dict[Any, Any] = {
 }
 
 
+# Functions that read a list before torch can call another, with those to call instead.
+READING: dict[Any, Callable[..., Any]] = {
+    torch.nn.utils.rnn.pad_sequence: _padded,
+    torch.BoolTensor: functools.partial(tensor_of_numbers, dtype=torch.bool),
+    torch.IntTensor: functools.partial(tensor_of_numbers, dtype=torch.int32),
+    torch.LongTensor: functools.partial(tensor_of_numbers, dtype=torch.int64),
+    torch.FloatTensor: functools.partial(tensor_of_numbers, dtype=torch.float32),
+    torch.DoubleTensor: functools.partial(tensor_of_numbers, dtype=torch.float64),
+}
+
+
 def _tensor(item: Any) -> torch.Tensor:
     if not isinstance(item, torch.Tensor):
         _refuse()
@@ -195,6 +327,6 @@ def _tensor(item: Any) -> torch.Tensor:
 
 def _refuse() -> NoReturn:
     raise UnsupportedError(
-        "a list with as many items as a dynamic size says can only be extended, indexed, stacked and concatenated; "
-        "stack it with torch.stack(…) and compute with the tensor"
+        "a list with as many items as a dynamic size says can only be extended, indexed, summed, stacked and "
+        "concatenated, one of numbers made a tensor; compute with the tensor"
     )

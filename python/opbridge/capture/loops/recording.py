@@ -15,7 +15,15 @@ import torch
 
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import ListOfRows, Rows, Slots, note_copies
+from opbridge.capture.loops.lists import (
+    ListOfNumbers,
+    ListOfRows,
+    Rows,
+    Slots,
+    UnreadList,
+    note_copies,
+    values_of_numbers,
+)
 from opbridge.capture.loops.runtime import Step, recording
 from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of, is_zero
 from opbridge.capture.source import line_of_frame
@@ -148,9 +156,7 @@ class _Loop(Variables):
     @property
     def growing(self) -> list[int]:
         """The leaves that are lists which steps extend."""
-        return [
-            i for i, leaf in enumerate(self.leaves) if isinstance(leaf, (ListOfRows, Slots)) or self._is_whole(leaf)
-        ]
+        return [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, UnreadList) or self._is_whole(leaf)]
 
     @property
     def keeps_state(self) -> bool:
@@ -260,7 +266,10 @@ class _Loop(Variables):
         )
         for i in self.written:
             self.leaves[i].copy_(results.pop(i))
-        lists = {i: _extended(self.leaves[i], added, i in step.at_front) for i, added in rows.items()}
+        lists: dict[int, Any] = {
+            i: (_extended_by_numbers if i in step.of_numbers else _extended)(self.leaves[i], added, i in step.at_front)
+            for i, added in rows.items()
+        }
         after_loop = self.with_leaves(results | lists)
         return tuple(after_loop[i] if i in step.changed else before for i, before in enumerate(self.values))
 
@@ -275,6 +284,7 @@ class _Step:
         self.body = Body()
         self.appended: dict[int, list[torch.Tensor]] = {}
         self.at_front: set[int] = set()
+        self.of_numbers: set[int] = set()  # the lists of Python numbers
         self._known = frozenset(env.var_to_range)
         index = env.create_unbacked_symint()
         check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
@@ -307,6 +317,8 @@ class _Step:
         value = self._loop.leaves[leaf]
         if isinstance(value, Slots):
             return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
+        if isinstance(value, ListOfNumbers):
+            return Growing(self._loop, leaf, (), value.length + index)
         first, length = (value.first, value.length) if isinstance(value, ListOfRows) else (value, len(value))
         return Growing(self._loop, leaf, first, length + index)
 
@@ -326,7 +338,9 @@ class _Step:
         for i, growing in self._growing.items():
             if after[i] is not growing:
                 raise NotRecorded
-            self.appended[i] = growing.items()
+            self.appended[i] = list(map(_number_or_tensor, growing.items()))
+            if growing.has_numbers():
+                self.of_numbers.add(i)
             slots = self._loop.leaves[i]
             if isinstance(slots, Slots) and self.appended[i]:
                 left: Any = slots.capacity - len(slots.pieces) - self._count
@@ -381,17 +395,35 @@ def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
 
 def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -> ListOfRows:
     """The list with the tensors that the steps add to it, each step one of each of ``rows``."""
-    for each in rows:
-        check_alike(rows[0], each)
     made = ListOfRows([])
     made.extend(before.pieces if isinstance(before, Slots) else before)
     if rows:
-        added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
-        added = added.flip(0) if at_front else added
+        added = _in_order(rows, at_front)
         if added is not rows[0]:
             note_copies.get()([added, *rows])
         made.pieces.insert(0 if at_front else len(made.pieces), Rows(added))
     return made
+
+
+def _extended_by_numbers(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -> ListOfNumbers:
+    made = ListOfNumbers(_in_order(rows, at_front))
+    own = before.pieces if isinstance(before, Slots) else before
+    joined: ListOfNumbers = made + own if at_front else own + made
+    return joined
+
+
+def _in_order(rows: Sequence[torch.Tensor], at_front: bool) -> torch.Tensor:
+    """What the steps add to a list, each step one of each of ``rows``."""
+    for each in rows:
+        check_alike(rows[0], each)
+    added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
+    return added.flip(0) if at_front else added
+
+
+def _number_or_tensor(item: Any) -> Any:
+    """An item of a list as a tensor, if it is a tensor, a number or a tuple of numbers. Others may change a list."""
+    values = None if isinstance(item, (torch.Tensor, list)) else values_of_numbers(item)
+    return item if values is None else values
 
 
 def _with_names_in_order(text: str) -> str:

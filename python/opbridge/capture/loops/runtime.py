@@ -11,7 +11,7 @@ import torch
 
 from opbridge.capture.loops import iterables
 from opbridge.capture.loops.iterables import Items, items_of
-from opbridge.capture.loops.lists import Slots
+from opbridge.capture.loops.lists import READING, UnreadList, repeated, summed
 from opbridge.capture.loops.variables import lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
@@ -96,8 +96,19 @@ class _Runtime:
         """``items * count``"""
         if recording.get() is None or type(count) is not torch.SymInt or type(fixed(count)) is not torch.SymInt:
             return items * count
-        return Slots(count)
+        made = repeated(items, iterables.not_negative(count))
+        return items * count if made is None else made
 
+    def called(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """``function(…)``, one that reads a list"""
+        is_unread = bool(args) and isinstance(args[0], UnreadList)
+        return (READING.get(function, function) if is_unread else function)(*args, **kwargs)
+
+    def tuple(self, items: Any) -> Any:
+        """``tuple(items)``"""
+        return items if isinstance(items, UnreadList) else (*items,)
+
+    sum = staticmethod(summed)
     counted = iterables.Counted
     range = staticmethod(iterables.range_of)
     reversed = staticmethod(iterables.reversed_items)

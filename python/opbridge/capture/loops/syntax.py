@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import PARTS
+from opbridge.capture.loops.lists import READING
 from opbridge.capture.loops.uses import (
     SCOPES,
     can_be_function,
@@ -36,6 +37,8 @@ _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
+_OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
+_READING = frozenset(function.__name__ for function in READING)
 _OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
 _PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
 
@@ -48,7 +51,8 @@ def code_with_calls(function: types.FunctionType, runtime: Any) -> types.CodeTyp
     found = _definition(original, tree)
     if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
         return None
-    rewriting = _Rewriting(found, _ITERATORS - function.__globals__.keys())
+    builtins = (_ITERATORS | _OF_ALL_ITEMS) - function.__globals__.keys() - set(original.co_freevars)
+    rewriting = _Rewriting(found, builtins)
     code = _compiled(rewriting.function(), original)
     if not rewriting.has_loops or code.co_freevars != original.co_freevars:
         return None
@@ -130,12 +134,12 @@ def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeTy
 class _Rewriting(ast.NodeTransformer):
     has_loops = False
 
-    def __init__(self, function: ast.FunctionDef, iterators: frozenset[str]) -> None:
+    def __init__(self, function: ast.FunctionDef, builtins: frozenset[str]) -> None:
         self._function = copy.deepcopy(function)
         body = self._function.body
         self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
         self._captured = {name for scope in scopes_in(body) for name in free_in(scope)}
-        self._iterators = iterators - self._locals
+        self._builtins = builtins - self._locals
         self._loops = 0  # around the statement
         self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
 
@@ -268,26 +272,48 @@ class _Rewriting(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         match node:
-            case ast.BinOp(ast.List([ast.Constant()]), ast.Mult(), count):
-                return _placed(_call("repeated", [node.left, count]), node)
-            case ast.BinOp(count, ast.Mult(), ast.List([ast.Constant()])):
-                return _placed(_call("repeated", [node.right, count]), node)
+            case ast.BinOp(ast.List([_, *_]) as items, ast.Mult(), count) | ast.BinOp(
+                count, ast.Mult(), ast.List([_, *_]) as items
+            ):
+                self.has_loops = True
+                return _placed(_call("repeated", [items, count]), node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if (name := self._called(node, _OF_ALL_ITEMS)) and node.args:
+            return self._of_all_items(node, name)
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
-            owner, name = node.func.value, ast.Constant(node.func.attr)
-            return _placed(_call("parts", [owner, name, *node.args], node.keywords), node)
+            owner, method = node.func.value, ast.Constant(node.func.attr)
+            return _placed(_call("parts", [owner, method, *node.args], node.keywords), node)
+        if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
+            return _placed(_call("called", [node.func, *node.args], node.keywords), node)
         return node
+
+    def _called(self, node: ast.AST, names: frozenset[str]) -> str:
+        """Which of these builtins the node calls, "" if none."""
+        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        return called if called in self._builtins & names else ""
+
+    def _of_all_items(self, node: ast.Call, name: str) -> ast.AST:
+        """``list(…)``, ``tuple(…)`` or ``sum(…)``."""
+        items = node.args[0]
+        if isinstance(items, ast.GeneratorExp):
+            node.args[0] = _placed(ast.ListComp(items.elt, items.generators), items)
+        elif name == "list" and not isinstance(items, ast.Starred):
+            item = ast.comprehension(_stored_name(_ITEM), items, [], 0)
+            node.args[0] = _placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
+        self.generic_visit(node)
+        return node.args[0] if name == "list" else _placed(_call(name, node.args, node.keywords), node)
 
     def _items(self, node: ast.expr) -> ast.expr:
         """What a loop goes through, with iterators of which the number of items may be symbolic."""
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._iterators):
+        name = self._called(node, _ITERATORS)
+        if not (name and isinstance(node, ast.Call)):
             changed: ast.expr = self.visit(node)
             return changed
-        given = [self.visit(each) if node.func.id == "range" else self._items(each) for each in node.args]
-        return _placed(_call(node.func.id, given, node.keywords), node)
+        given = [self.visit(each) if name == "range" else self._items(each) for each in node.args]
+        return _placed(_call(name, given, node.keywords), node)
 
     def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:
         """Whether the value that a variable has after a statement, or before one of ``blocks``, may be read."""
@@ -340,6 +366,10 @@ def _parts_of(node: ast.expr) -> list[ast.expr]:
         return [_placed(ast.Compare(node.left, [ast.Eq()], [each]), node) for each in last.elts] or [node]
     pairs = zip(operands, node.ops, operands[1:], strict=False)
     return [_placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _placed(node: Node, origin: ast.AST) -> Node:

@@ -124,6 +124,13 @@ class Growing(UnreadList):
             raise NotRecorded
         return self._added
 
+    def has_numbers(self) -> bool:
+        """Whether the step has added Python numbers. It cannot add tensors too."""
+        are_tensors = {isinstance(each, torch.Tensor) for each in self._added}
+        if len(are_tensors) > 1:
+            raise NotRecorded
+        return False in are_tensors
+
     def _refuse(self) -> NoReturn:
         raise NotRecorded
 

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.failures import T, otherwise
+from opbridge.capture.loops.lists import UnreadList, tensor_of_numbers
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size, matrix_norms, rows
 from opbridge.capture.rewrites.batch_rules import keep_batches_symbolic
@@ -32,7 +33,6 @@ from opbridge.torch_compat import (
     SHAPE_AS_TENSOR,
     check,
     pytree,
-    tensor_of_symbols,
     transforms_are_active,
 )
 from opbridge.torch_compat.lookup import PatchPoint
@@ -104,17 +104,17 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
 
 
 def _has_symbols(arguments: Any) -> bool:
-    return any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(arguments))
+    return any(isinstance(leaf, (torch.SymInt, torch.SymFloat, UnreadList)) for leaf in pytree.tree_leaves(arguments))
 
 
 def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
     """``torch.as_tensor`` that also takes symbolic sizes, as torch.tensor does in a capture."""
-    make = tensor_of_symbols if _has_symbols(data) else torch.as_tensor
+    make = tensor_of_numbers if _has_symbols(data) else torch.as_tensor
     return make(data, dtype=dtype, device=device)
 
 
 def _as_array(obj: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
-    return tensor_of_symbols(obj, dtype=dtype, device=device)
+    return tensor_of_numbers(obj, dtype=dtype, device=device)
 
 
 def _shape_as_tensor(x: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from opbridge.capture.loops.lists import JOINING
+from opbridge.capture.loops.lists import JOINING, UnreadList, tensor_of_numbers
 from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
@@ -74,6 +74,8 @@ class TensorAccessMode(TorchFunctionMode):
         elif func in _FROM_DATA:
             index = _FROM_DATA[func]
             data = args[index] if len(args) > index else kwargs.get("data")
+            if isinstance(data, UnreadList) and func is torch.tensor:
+                return tensor_of_numbers(data, **kwargs)
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
