@@ -24,6 +24,7 @@ def element_types(self: Any, x: torch.Tensor) -> Any:
         torch.tensor([0.1] * n),
         torch.tensor([0.1] * n, dtype=torch.float64),
         torch.tensor([True] * n),
+        torch.Tensor([2] * n),
         torch.as_tensor([1, 0.5] * n),
         x.new_tensor([2] * n),
         torch.tensor([i / 2 for i in range(n)]),
@@ -63,7 +64,7 @@ def fewer_than_none(self: Any, x: torch.Tensor) -> Any:
 
 
 def of_tensors(self: Any, x: torch.Tensor) -> Any:
-    return torch.stack([x.sum(1)] * x.shape[1], 1), torch.cat([x, x * 2] * x.shape[0])
+    return torch.stack([x.sum(1)] * x.shape[1], 1), torch.cat([x] * x.shape[0])
 
 
 def packed(self: Any, x: torch.Tensor) -> Any:
@@ -86,8 +87,9 @@ def sums_of_bytes(self: Any, x: torch.Tensor) -> Any:
 
 
 def listed(self: Any, x: torch.Tensor) -> Any:
+    ones = ([0, 1],)
     columns = tuple(x[:, i] * i for i in range(x.shape[1]))
-    return torch.stack(columns, 1), torch.stack(list(x.unbind(1))), torch.tensor(list(range(len(x))))
+    return torch.stack(columns, 1), torch.stack(list(x.unbind(1))), torch.tensor(list(range(len(x)))) + len(list(*ones))
 
 
 RIGHT = (
@@ -152,6 +154,10 @@ def sizes(self: Any, x: torch.Tensor) -> Any:
     return torch.zeros([1] * x.shape[0])
 
 
+def of_lists(self: Any, x: torch.Tensor) -> Any:
+    return torch.tensor([[i, i + 1] for i in range(x.shape[1])])
+
+
 def from_data(self: Any, x: torch.Tensor) -> Any:
     return torch.tensor([row.sum().item() for row in x])
 
@@ -164,6 +170,7 @@ REFUSED = (
     compared,
     repeated_again,
     sizes,
+    of_lists,
     from_data,
 )
 

@@ -56,6 +56,9 @@ class UnreadList(list[Any]):
     append = extend = insert = index = count = pop = remove = clear = copy = sort = reverse = _read
 
 
+_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
+
+
 class Rows:
     """Items of a list that are the slices of a tensor along its first axis."""
 
@@ -144,7 +147,7 @@ class ListOfRows(UnreadList):
 
 
 class ListOfNumbers(UnreadList):
-    """Stands for a list of Python numbers, or of lists of numbers: the rows of ``values``, of bool, int64 or float64.
+    """Stands for a list of Python numbers, or of tuples of numbers: the rows of ``values``, of bool, int64 or float64.
     Functions of torch that make a tensor of a list take it. It can be read if each item is ``same``."""
 
     def __init__(self, values: torch.Tensor, *same: Any) -> None:
@@ -164,7 +167,7 @@ class ListOfNumbers(UnreadList):
         return self.values.shape[0]
 
     def extend(self, items: Iterable[Any]) -> None:
-        self.values, self._same = torch.cat([self.values, _values(items)]), ()
+        self.values, self._same = torch.cat([self.values, values_of_numbers(items)]), ()
 
     def append(self, item: Any) -> None:
         self.extend([item])
@@ -174,10 +177,10 @@ class ListOfNumbers(UnreadList):
         return self
 
     def __add__(self, items: Any) -> Any:
-        return ListOfNumbers(torch.cat([self.values, _values(items)]))
+        return ListOfNumbers(torch.cat([self.values, values_of_numbers(items)]))
 
     def __radd__(self, items: Any) -> Any:
-        return ListOfNumbers(torch.cat([_values(items), self.values]))
+        return ListOfNumbers(torch.cat([values_of_numbers(items), self.values]))
 
 
 class Slots(UnreadList):
@@ -207,41 +210,46 @@ class Slots(UnreadList):
         return self._refuse() if isinstance(index, slice) else self.same
 
     def __add__(self, items: Any) -> Any:
-        return ListOfNumbers(_values(self)) + items
+        return ListOfNumbers(values_of_numbers(self)) + items
 
     def __radd__(self, items: Any) -> Any:
-        return items + ListOfNumbers(_values(self))
+        return items + ListOfNumbers(values_of_numbers(self))
 
 
 def repeated(items: list[Any], count: torch.SymInt) -> Any:
     """Stands for ``items * count``; None if nothing can."""
-    if all(isinstance(each, torch.Tensor) for each in items):
-        rows = torch.stack(items).repeat(count, *[1] * items[0].dim())
-        note_copies.get()([rows, *items])
-        return ListOfRows([Rows(rows)])
-    if len(items) == 1 and not isinstance(items[0], (list, tuple, torch.SymInt, torch.SymFloat)):
-        return Slots(items[0], count)
-    values = None if any(isinstance(each, list) for each in items) else values_of_numbers(items)
-    if values is None:
+    if all(map(is_of_numbers, items)) and not (len(items) == 1 and type(items[0]) in (bool, int, float)):
+        values = values_of_numbers(items)
+        made = values.repeat(count, *[1] * (values.dim() - 1))
+        return ListOfNumbers(made, *(items if len(items) == 1 else ()))
+    if len(items) > 1:
         return None
-    return ListOfNumbers(values.repeat(count, *[1] * (values.dim() - 1)), *(items if len(items) == 1 else ()))
+    if not isinstance(items[0], torch.Tensor):
+        return Slots(items[0], count)
+    rows = items[0].unsqueeze(0).repeat(count, *[1] * items[0].dim())
+    note_copies.get()([rows, items[0]])
+    return ListOfRows([Rows(rows)])
 
 
-def values_of_numbers(numbers: Any) -> torch.Tensor | None:
-    """The numbers of a list, perhaps in lists, as bool, int64 or float64; None if it has anything else."""
-    if isinstance(numbers, ListOfNumbers):
-        return numbers.values
-    if isinstance(numbers, Slots):
-        values = None if numbers.pieces else values_of_numbers([numbers.item])
-        return None if values is None else values.repeat(numbers.capacity)
+def is_of_numbers(item: Any) -> bool:
+    """Whether an item is a Python number, or a tuple of numbers: what nothing can change."""
+    return type(item) in _NUMBERS or (type(item) is tuple and all(type(each) in _NUMBERS for each in item))
+
+
+def values_of_numbers(items: Iterable[Any]) -> torch.Tensor:
+    """The items of a list, or one of them, as bool, int64 or float64. Refuses a list with anything else."""
+    if isinstance(items, ListOfNumbers):
+        return items.values
+    if isinstance(items, Slots):
+        return values_of_numbers([items.same]).repeat(items.capacity)
+    if isinstance(items, UnreadList):
+        _refuse()
+    numbers = list(items)
+    if not all(map(is_of_numbers, numbers)):
+        _refuse()
     kinds = {type(each) for each in pytree.tree_leaves(numbers)}
-    if kinds <= {bool}:
-        return tensor_of_symbols(numbers, dtype=torch.bool)
-    if kinds <= {bool, int, torch.SymInt}:
-        return tensor_of_symbols(numbers, dtype=torch.int64)
-    if kinds <= {bool, int, float, torch.SymInt, torch.SymFloat}:
-        return tensor_of_symbols(numbers, dtype=torch.float64)
-    return None
+    dtype = torch.float64 if kinds & {float, torch.SymFloat} else torch.int64 if kinds - {bool} else torch.bool
+    return tensor_of_symbols(numbers, dtype=dtype)
 
 
 def tensor_of_numbers(
@@ -250,17 +258,9 @@ def tensor_of_numbers(
     """``torch.tensor(data)``, also of symbols and of what stands for a list of numbers."""
     if not isinstance(data, UnreadList):
         return tensor_of_symbols(data, dtype=dtype, device=device)
-    values = _values(data)
+    values = values_of_numbers(data)
     inferred = torch.get_default_dtype() if values.is_floating_point() else values.dtype
     return values.to(dtype=dtype or inferred, device=device, copy=True).requires_grad_(requires_grad)
-
-
-def _values(items: Iterable[Any]) -> torch.Tensor:
-    is_read = isinstance(items, UnreadList) and not isinstance(items, (ListOfNumbers, Slots))
-    values = None if is_read else values_of_numbers(items if isinstance(items, list) else list(items))
-    if values is None:
-        _refuse()
-    return values
 
 
 def _reversed(piece: torch.Tensor | Rows) -> torch.Tensor | Rows:
@@ -289,6 +289,8 @@ def summed(items: Any, start: Any = 0) -> Any:
     """``sum(items, start)``"""
     if not isinstance(items, ListOfRows):
         return start + items.same * items.length if isinstance(items, UnreadList) else sum(items, start)
+    if not items.pieces:
+        return start
     first = start + items.rows.new_zeros(items.rows.shape[1:])
     return first + items.rows.sum(0, dtype=first.dtype)
 
@@ -311,6 +313,7 @@ JOINING: dict[Any, Any] = {
 # Functions that read a list before torch can call another, with those to call instead.
 READING: dict[Any, Callable[..., Any]] = {
     torch.nn.utils.rnn.pad_sequence: _padded,
+    torch.Tensor: lambda data: tensor_of_numbers(data, torch.get_default_dtype()),
     torch.BoolTensor: functools.partial(tensor_of_numbers, dtype=torch.bool),
     torch.IntTensor: functools.partial(tensor_of_numbers, dtype=torch.int32),
     torch.LongTensor: functools.partial(tensor_of_numbers, dtype=torch.int64),

@@ -21,6 +21,7 @@ from opbridge.capture.loops.lists import (
     Rows,
     Slots,
     UnreadList,
+    is_of_numbers,
     note_copies,
     values_of_numbers,
 )
@@ -338,7 +339,7 @@ class _Step:
         for i, growing in self._growing.items():
             if after[i] is not growing:
                 raise NotRecorded
-            self.appended[i] = list(map(_number_or_tensor, growing.items()))
+            self.appended[i] = list(map(_as_tensor, growing.items()))
             if growing.has_numbers():
                 self.of_numbers.add(i)
             slots = self._loop.leaves[i]
@@ -420,10 +421,9 @@ def _in_order(rows: Sequence[torch.Tensor], at_front: bool) -> torch.Tensor:
     return added.flip(0) if at_front else added
 
 
-def _number_or_tensor(item: Any) -> Any:
-    """An item of a list as a tensor, if it is a tensor, a number or a tuple of numbers. Others may change a list."""
-    values = None if isinstance(item, (torch.Tensor, list)) else values_of_numbers(item)
-    return item if values is None else values
+def _as_tensor(item: Any) -> Any:
+    """An item of a list, as a tensor if it is a number or a tuple of numbers."""
+    return values_of_numbers([item])[0] if is_of_numbers(item) else item
 
 
 def _with_names_in_order(text: str) -> str:

@@ -300,7 +300,9 @@ class _Rewriting(ast.NodeTransformer):
         items = node.args[0]
         if isinstance(items, ast.GeneratorExp):
             node.args[0] = _placed(ast.ListComp(items.elt, items.generators), items)
-        elif name == "list" and not isinstance(items, ast.Starred):
+        elif isinstance(items, ast.Starred):
+            return self.generic_visit(node)
+        elif name == "list":
             item = ast.comprehension(_stored_name(_ITEM), items, [], 0)
             node.args[0] = _placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
         self.generic_visit(node)
