@@ -40,7 +40,7 @@ REASONS = {
     "of PyTorch's own tests": "_test_*, _foobar",
     "of autograd and of transforms, which the captures follow to the operators inside": (
         "_make_dual*, _fw_primal*, _unpack_dual, _backward, retain*, get_gradients, *_batch_dim, "
-        "_new_zeros_with_same_feature_meta, _neg_view*, _pack_padded_sequence*, _pad_packed_sequence"
+        "_new_zeros_with_same_feature_meta, _pack_padded_sequence*, _pad_packed_sequence"
     ),
     "that raise an error on CPUs: of other devices, or of one mode of PyTorch": (
         "*_overrideable*, _scaled_grouped_mm*, prims::xor_sum"

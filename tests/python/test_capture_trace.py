@@ -312,6 +312,25 @@ def test_memory_that_outlives_its_tensor_is_no_constant(tmp_path, function, axes
     torch.testing.assert_close(torch.from_numpy(result), function(x).detach())
 
 
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}], ids=["constant", "dynamic"])
+def test_data_of_a_tensor_whose_memory_is_read_otherwise_too(axes, tmp_path):
+    def function(x):
+        y = x * 2
+        z = torch.complex(x, y)
+        bits, conjugated = y.view(torch.int32), z.conj()
+        return (
+            bits + 1,
+            y.data * 3,
+            bits.data + 2,
+            torch.view_as_real(z.data * 2),
+            torch.view_as_real(conjugated.data * 2),
+        )
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (torch.randn(2, 3),), path, capture="trace", dynamic_axes=axes, input_names=["x"])
+    opbridge.verify(path, function, (torch.randn(2, 3),))
+
+
 def test_indices_that_are_no_masks_keep_the_run_real():
     class Model(nn.Module):
         def forward(self, x, i):

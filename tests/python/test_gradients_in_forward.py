@@ -350,6 +350,30 @@ def test_determinants_of_singular_matrices(capture, tmp_path):
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
+def test_second_derivatives_of_absolute_values_and_signs_of_complex_numbers(capture, tmp_path):
+    def model(x):
+        z = torch.complex(x, x.cos())
+        y = (z.abs() ** 3).sum() + z.sgn().real.sum() + torch.fft.rfft(x).abs().square().sum()
+        return torch.autograd.grad(y, x, create_graph=True)[0] ** 2
+
+    check(autograd_of(model), tmp_path, torch.randn(3, 4), capture=capture, dynamic=({0: "n"},), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_imaginary_parts_of_conjugated_tensors(capture, tmp_path):
+    def model(x):
+        z = torch.complex(x, x.cos())
+        return z.conj().imag * x.sin(), torch.fft.hfft(z) * x[:, :1], torch.fft.ihfft(x).imag * x[:, :1]
+
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(sum(y.sum() for y in model(x)), x)[0]
+
+    check(gradient, tmp_path, torch.randn(3, 4), capture=capture, dynamic=({0: "n"},), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
 def test_second_derivatives_of_determinants(capture, tmp_path):
     def model(x):
         y = torch.linalg.slogdet(x @ x.mT + torch.eye(3))[1].sum() + torch.det(x).sum()

@@ -155,6 +155,10 @@ void register_unary(SymbolicRegistry& registry) {
        }) {
     on_each(names, 9, [op = op](GraphBuilder& g, Value self) { return elementwise(g, op, {self}); });
   }
+  // Views that negate what they read, such as the imaginary part of a conjugated tensor.
+  for (const char* line :
+       {"aten::_neg_view(Tensor(a) self) -> Tensor(a)", "aten::_neg_view_copy(Tensor self) -> Tensor"})
+    on(line, Since{9}, [](GraphBuilder& g, Value self) { return elementwise(g, "Neg", {self}); });
 
   struct Composed {
     std::initializer_list<const char*> names;

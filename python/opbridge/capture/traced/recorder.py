@@ -435,5 +435,6 @@ def _memory_of(tensor: torch.Tensor) -> int:
 
 
 def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """The sizes, strides and offset by which the tensor views its memory."""
-    return tensor.shape, tensor.stride(), tensor.storage_offset()
+    """How the tensor views its memory: sizes, strides and offset, and how it reads the elements there."""
+    reading = tensor.dtype, tensor.is_conj(), tensor.is_neg()
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), *reading
