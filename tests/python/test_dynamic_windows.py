@@ -220,6 +220,15 @@ def test_a_last_window_that_some_sizes_drop(name: str, capture: Any, tmp_path: p
     assert kinds & {"MaxPool", "AveragePool"}
 
 
+@CAPTURES
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.int8, torch.uint8])
+@pytest.mark.parametrize("name", [name for name in ROUNDED_UP if "maximum" in name and "sequences" not in name])
+def test_a_last_window_of_integers_that_some_sizes_drop(name: str, dtype: Any, capture: Any, tmp_path: Any) -> None:
+    sizes = [(8, 12), (8, 8), *((h, 5 + h % 4) for h in range(3, 12))]
+    model: Any = lambda x: ROUNDED_UP[name]((100 * x.abs().clamp(max=1)).to(dtype) - (100 if dtype.is_signed else 0))  # noqa: E731
+    agrees(model, [[(2, 3, *size)] for size in sizes], (OF_IMAGES,), capture, tmp_path)
+
+
 def test_a_dilation_that_is_read_from_a_constant_is_an_attribute(tmp_path: pathlib.Path) -> None:
     dilations = 2 ** torch.arange(3)
 

@@ -129,12 +129,13 @@ def _maximum(original: Function, rank: int) -> Function:
             return original(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         input, kernel_size, stride = _reduced(torch.amax, rank, input, kernel_size, stride, padding, dilation)
         pool = _Pool(rank, input, kernel_size, stride, padding, dilation, ceil_mode)
-        if not pool.is_dynamic or not input.is_floating_point():
+        if not pool.is_dynamic:
             return original(input, kernel_size, stride, padding, dilation, ceil_mode)
         of_padded = functools.partial(
             original, kernel_size=pool.kernel, stride=pool.steps, padding=0, dilation=pool.gaps
         )
-        return pool.of(input, -math.inf, -math.inf, of_padded, torch.amax)
+        least = -math.inf if input.is_floating_point() else torch.iinfo(input.dtype).min
+        return pool.of(input, least, least, of_padded, torch.amax)
 
     return pool
 
