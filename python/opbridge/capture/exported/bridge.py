@@ -154,6 +154,12 @@ class _Bridge:
         raise UnsupportedError(f"the program changes '{mutation.target}', which is neither an input nor a buffer of it")
 
     def _call_function(self, node: torch.fx.Node) -> None:
+        try:
+            self._call(node)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.message, error.where or self._line(node)) from error
+
+    def _call(self, node: torch.fx.Node) -> None:
         target = node.target
         if target is operator.getitem:
             self._values[node] = self._resolve(node.args[0])[node.args[1]]
@@ -164,7 +170,7 @@ class _Bridge:
                 return
             if is_assignment_of_data(node):
                 return self._assign_data(node)
-            if called.key == "export::access_subclass_inner_tensor":
+            if is_access_to_inner(node):
                 wrapped: Any = node.args[0]
                 self._values[node] = self._values[wrapped].inner(self._builder, node.args[1])
                 return
@@ -225,20 +231,15 @@ class _Bridge:
         resolve = self._resolve
         results: list[Result] = []
         describe(name, value, self._sizes, results)
-        trace = node.meta.get("stack_trace")
-        line = "" if trace is None else self._line(trace)
-        try:
-            outputs = self._builder.call(
-                key,
-                names,
-                [resolve(arg) for arg in args],
-                {name: resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs,
-                results,
-                scope_of_stack(node.meta.get("nn_module_stack")),
-                line,
-            )
-        except UnsupportedError as error:
-            raise UnsupportedError(error.message, line) from None
+        outputs = self._builder.call(
+            key,
+            names,
+            [resolve(arg) for arg in args],
+            {name: resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs,
+            results,
+            scope_of_stack(node.meta.get("nn_module_stack")),
+            self._line(node),
+        )
         return self._outputs_of(value, iter(outputs))
 
     def _emit_number(
@@ -272,11 +273,11 @@ class _Bridge:
             return [self._resolve(item) for item in argument]
         return argument
 
-    def _line(self, trace: str) -> str:
-        line = self._lines.get(trace)
-        if line is None:
-            line = self._lines[trace] = line_of_stack_trace(trace)
-        return line
+    def _line(self, node: torch.fx.Node) -> str:
+        trace = node.meta.get("stack_trace") or ""
+        if trace not in self._lines:
+            self._lines[trace] = line_of_stack_trace(trace)
+        return self._lines[trace]
 
     def _higher_order(self, node: torch.fx.Node, name: str) -> None:
         if (region := region_of(node)) is not None:
@@ -284,7 +285,7 @@ class _Bridge:
                 raise UnsupportedError(
                     "the casts of torch.autocast are not in the program; export program.run_decompositions({}), "
                     "which has them",
-                    self._line(node.meta.get("stack_trace") or ""),
+                    self._line(node),
                 )
             self._values[node] = self._inline(*region)
             return
@@ -383,6 +384,12 @@ _MUTATIONS = tuple(
     for name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
     if hasattr(OutputKind, name)
 )
+
+
+def is_access_to_inner(node: torch.fx.Node) -> bool:
+    """Whether the node reads one of the tensors in a weight that is a tensor subclass."""
+    target = node.target
+    return isinstance(target, OpOverload) and operator_of(target).key == "export::access_subclass_inner_tensor"
 
 
 def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:

@@ -18,7 +18,7 @@ from opbridge import _core
 from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.exported.autocast import casts, keep_element_types
 from opbridge.capture.exported.bodies import nodes_of
-from opbridge.capture.exported.bridge import bridge, warn_of_squeezes
+from opbridge.capture.exported.bridge import bridge, is_access_to_inner, warn_of_squeezes
 from opbridge.capture.exported.converted_modules import leave_converted_modules
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_beside_possible_copies
@@ -52,6 +52,7 @@ from opbridge.torch_compat import (
     FLAT_WEIGHTS,
     exporting,
     is_fake,
+    is_traceable_wrapper_subclass,
     pytree,
 )
 from opbridge.torch_compat.messages import fixed_size
@@ -96,7 +97,7 @@ def export_program(
         return made
 
     exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
-    if any(map(_is_unresolved, nodes_of(exported.graph_module))):
+    if any(map(_is_unresolved, nodes_of(exported.graph_module))) or _computes_with_wrapper(exported):
         if any(is_assignment_of_data(node) for node in exported.graph.nodes):
             raise UnsupportedError(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
@@ -117,16 +118,26 @@ def export_program(
 def _decomposed(
     exported: torch.export.ExportedProgram, sizes: DynamicSizes, size_oblivious: bool
 ) -> torch.export.ExportedProgram:
-    """The program without torch.vmap and torch.autocast."""
+    """The program without torch.vmap and torch.autocast, and with the tensors in tensor subclasses as weights."""
     try:
         with set_size_oblivious(size_oblivious), confine_export():
             decomposed: torch.export.ExportedProgram = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
     except Exception as error:
         raise UnsupportedError(
-            "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write the model without it. "
-            f"torch.export says: {sizes.text_of(first_lines(error))}"
+            "torch.export cannot decompose the torch.vmap, torch.autocast or tensor subclass of the model; write it "
+            f"without. torch.export says: {sizes.text_of(first_lines(error))}"
         ) from error
     return decomposed
+
+
+def _computes_with_wrapper(exported: torch.export.ExportedProgram) -> bool:
+    """Whether a weight that is a tensor subclass around other tensors is an argument of an operator, which the class
+    replaces by operators on these tensors below the level of the program."""
+    tensors = exported.state_dict | exported.constants
+    return any(
+        is_traceable_wrapper_subclass(tensors.get(spec.target)) and not all(map(is_access_to_inner, node.users))
+        for node, spec in zip(exported.graph.nodes, exported.graph_signature.input_specs, strict=False)
+    )
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:

@@ -82,6 +82,8 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.refusal: Error | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(_is_wrapper, types)):
+            return NotImplemented  # the class itself computes with the tensors that it holds
         if operator_of(func).is_property:
             return func(*args, **(kwargs or {}))
         if _computes_sizes(args, kwargs or {}):
@@ -143,6 +145,15 @@ def refuse_missing_gradient(function: OpOverload, result: Any) -> None:
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 leaf.register_hook(refuse)  # type: ignore[no-untyped-call]
+
+
+def have_wrappers(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an argument is a tensor subclass around other tensors, as the weights of quantized models are."""
+    return any(_is_wrapper(type(argument)) for argument in (*args, *kwargs.values()))
+
+
+def _is_wrapper(kind: type) -> bool:
+    return hasattr(kind, "__tensor_flatten__")
 
 
 def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:

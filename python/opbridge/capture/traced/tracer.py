@@ -44,6 +44,7 @@ from opbridge.capture.traced.derivatives import (
     are_differentiated,
     form_of_numbers,
     have_derivatives,
+    have_wrappers,
     record_below,
     refuse_missing_gradient,
     show_dual_numbers,
@@ -163,6 +164,8 @@ def _record_operators(recorder: Recorder, note: Callable[[OpOverload, Any], None
         if note is not None:
             note(function, args)
         if not have_derivatives(args, kwargs):
+            if have_wrappers(args, kwargs):
+                return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
             if torch.is_autocast_enabled("cpu"):  # its casts are operators of their own below it
                 refuse_in_autocast(function, line_of_frame(sys._getframe(1)))
                 return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
