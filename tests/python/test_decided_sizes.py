@@ -33,6 +33,7 @@ from torch.utils._sympy.functions import (
 )
 
 import opbridge
+from checking.models import export_and_verify
 from opbridge import TraceWarning
 from opbridge.capture.symbolic_sizes.decided import is_decided
 
@@ -51,6 +52,9 @@ N = sympy.Symbol("n", integer=True, positive=True)
         sympy.Ge(N - TruncToInt(0.75 * ToFloat(N)) - FloorDiv(N, 4), 0),
         sympy.Le(RoundToInt(FloatTrueDiv(ToFloat(N - 1), sympy.Float(2))) + FloorDiv(N, 2), N),
         sympy.Eq(RoundToInt(IntTrueDiv(2 * N + 1, 2)) - N - Mod(N, 2), 0),
+        sympy.Ne(TruncToInt(0.6 * ToFloat(N)), N),
+        sympy.Ge(N - RoundToInt(0.7 * ToFloat(N)), 0),  # 0.7 is rounded
+        sympy.Gt(FloorToInt(FloatTrueDiv(1.7 * ToFloat(N), sympy.Float(1.1))) + 1, N),
         sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 0),
         sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(2 * N))), 1),
         sympy.Gt(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(N))) + N, 1),
@@ -60,6 +64,21 @@ N = sympy.Symbol("n", integer=True, positive=True)
 def test_what_is_always_true(always: Any) -> None:
     assert is_decided(always, True, 1, None) or always is sympy.true
     assert not is_decided(always, False, 1, None)
+
+
+@CAPTURES
+def test_an_image_that_a_fraction_never_leaves_as_it_is(capture: Any, tmp_path: pathlib.Path) -> None:
+    """torchvision does not resize an image to its own size."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        size = [int(x.shape[-2] * 0.6), int(x.shape[-1] * 0.6)]
+        return x if size == [x.shape[-2], x.shape[-1]] else F.interpolate(x, size)
+
+    images = [torch.rand(1, 3, *size) for size in ((40, 56), (33, 50), (8, 7))]
+    height, width = torch.export.Dim("h", min=4), torch.export.Dim("w", min=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        export_and_verify(model, tmp_path / "model.onnx", images, {2: height, 3: width}, capture)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +92,8 @@ def test_what_is_always_true(always: Any) -> None:
         (N * N < 500, True),
         (sympy.Eq(Mod(CeilToInt(IntTrueDiv(N, 5)), 3), 1), True),
         (sympy.Ge(N - TruncToInt(1.0009765625 * ToFloat(N)), 0), True),
-        (sympy.Ge(N - RoundToInt(0.7 * ToFloat(N)), 0), True),  # 0.7 is rounded
+        (sympy.Ne(N - RoundToInt(0.7 * ToFloat(N)), 30), True),
+        (sympy.Ne(TruncToInt(0.999 * ToFloat(N)), N - 3), True),
         (sympy.Eq(RoundToInt(IntTrueDiv(N, 2)), FloorDiv(N, 2)), True),
         (sympy.Le(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 10), True),
         (sympy.Ge(CeilToInt(OpaqueUnaryFn_log2(ToFloat(N))), 1), True),
@@ -110,6 +130,7 @@ def drawn(source: random.Random, depth: int) -> Any:
             lambda: RoundToInt(IntTrueDiv(inner, number + 1)),
             lambda: FloorToInt(FloatTrueDiv(ToFloat(inner), sympy.Float(number + 1))),
             lambda: TruncToInt(sympy.Float(number / 4) * ToFloat(inner)),
+            lambda: FloorToInt(sympy.Float(number / 10) * ToFloat(inner)),
             lambda: Max(inner, source.randint(-9, 9)),
             lambda: Min(inner, source.randint(0, 40)),
             lambda: inner - drawn(source, depth - 1),

@@ -38,6 +38,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "IntTrueDiv": operator.truediv,
     "FloatTrueDiv": operator.truediv,
     "ToFloat": float,
+    "Identity": lambda number: number,
 }
 # Functions that do not fall as the size grows.
 _RISING: dict[str, Callable[..., Any]] = {
@@ -173,11 +174,62 @@ def _count_to_try(differences: Sequence[Any]) -> int | None:
     is a multiple of 1 / period, and it stays within ``reach`` of that line, so two lines that cross do so below
     2 * reach * period. Each Max or Min in it has such a size too.
     """
-    forms = list(map(_form_of, differences))
-    known = [form for form in forms if form is not None]
-    if len(known) < len(forms):
+    forms = [(_form_of(difference), difference) for difference in differences]
+    known = [form for form, _ in forms if form is not None]
+    until_one_sign = [_count_to_one_sign(difference) for form, difference in forms if form is None]
+    counts = [count for count in until_one_sign if count is not None]
+    if len(counts) < len(until_one_sign):
         return None
-    return 4 * math.lcm(*(form.period for form in known)) * (max(form.reach for form in known) + 2)
+    repeated = 4 * math.lcm(*(form.period for form in known)) * (max((form.reach for form in known), default=0) + 2)
+    return repeated + max(counts, default=0)
+
+
+def _count_to_one_sign(difference: Any) -> int | None:
+    """After how many sizes a difference keeps its sign, as that of ``int(0.6 * n)`` and ``n`` does; None if unknown."""
+    line = _line_of(difference)
+    slope = 0 if line is None else abs(line.slope) - _ROUNDED
+    return None if line is None or slope <= 0 else math.ceil(line.reach / slope) + 1
+
+
+_ROUNDED = Fraction(1, 2**30)  # more than what the rounding of doubles changes a slope by
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A linear function of the size, and how far an expression may be from it."""
+
+    slope: Fraction
+    reach: Fraction
+
+    def times(self, factor: Fraction) -> _Line:
+        return _Line(self.slope * factor, self.reach * abs(factor))
+
+
+def _line_of(expr: Any) -> _Line | None:
+    """The line of an expression; None if it has none."""
+    name = type(expr).__name__
+    if expr.is_Rational or expr.is_Float:
+        return _Line(Fraction(0), abs(Fraction(float(expr))))
+    if expr.is_Symbol:
+        return _Line(Fraction(1), Fraction(0))
+    if name in ("ToFloat", "Identity"):
+        return _line_of(expr.args[0])
+    if name in _ROUNDING:
+        line = _line_of(expr.args[0])
+        return line and replace(line, reach=line.reach + 1)
+    if name in ("IntTrueDiv", "FloatTrueDiv", "FloorDiv"):
+        line, divisor = _line_of(expr.args[0]), expr.args[1]
+        quotient = line.times(1 / Fraction(float(divisor))) if line and divisor.is_number and divisor != 0 else None
+        return quotient and replace(quotient, reach=quotient.reach + 1)
+    if expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_number:
+        line = _line_of(expr.args[1])
+        return line and line.times(Fraction(float(expr.args[0])))
+    if not expr.is_Add:
+        return None
+    lines = [line for line in map(_line_of, expr.args) if line is not None]
+    if len(lines) < len(expr.args):
+        return None
+    return _Line(sum((line.slope for line in lines), Fraction(0)), sum((line.reach for line in lines), Fraction(0)))
 
 
 def _form_of(expr: Any) -> _Form | None:
