@@ -120,6 +120,7 @@ def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     made = [torch.linspace(0, 1, n), torch.as_tensor(n / 2), torch.asarray(n / 2), x.new_tensor(n / 2)]
     z = nn.functional.pad(z, (0, 1), value=n / 2) * round(n, -1)
     z = z * (math.ceil(n / 2) + math.floor(n / 2) + int(n / 2) + torch.sym_max(n, 3))
+    z = z * (n // 0.1 + 0.1 // n + n / 2 // 0.1 + 0.1 // (n / 2))
     made += [x.new_ones(torch._C._infer_size(x.shape, x[:1].shape))]
     made += [*torch.tensor_split(x, 3), *x.tensor_split(2), torch.complex(x, x) + n]
     return [z * len(texts) * torch.SymInt.bit_length(n), cache[n], *made, *z.split(n // 2)]

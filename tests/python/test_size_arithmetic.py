@@ -58,6 +58,10 @@ OF_LENGTHS: dict[str, Function] = {
     "an imported sqrt": lambda x: x[: int(sqrt(x.shape[0]))],
     "numpy.sqrt": lambda x: x / np.sqrt(x.shape[0]) + np.sqrt(x.shape[0] / 2),
     "numpy.exp": lambda x: x * np.exp(-x.shape[0]) + np.hypot(x.shape[0], 3),
+    "numpy.round": lambda x: x[: int(np.round(x.shape[0] / 4))] * np.rint(x.shape[0] / 2) + np.round(x.shape[0] / 3, 2),
+    "floor of a float": lambda x: x * (x.shape[0] // 0.1) - x.shape[0] / 10 // 0.1 + 0.7 // (x.shape[0] / 2),
+    "floor of a negative float": lambda x: x * ((7 - x.shape[0]) // 0.3) - 0.7 // (x.shape[0] - 12.5),
+    "remainder of a float": lambda x: x * (x.shape[0] % 0.1) + (7 - x.shape[0]) % 2.5,
     "numpy.ceil": lambda x: x[: int(np.ceil(x.shape[0] / 2))],
     "numpy.prod": lambda x: x * np.prod(x.shape) + np.sum(x.shape) + np.array(x.shape)[0],
     "power of a half": lambda x: x * x.shape[0] ** -0.5,
@@ -90,7 +94,6 @@ IN_ARRAYS: dict[str, tuple[Function, str]] = {
     "array": (lambda x: x * torch.tensor(np.array(x.shape)), "cannot compute"),
     "index": (lambda x: x[np.array([x.shape[0] - 1])], "cannot compute"),
     "sin": (lambda x: x * np.sin(x.shape[0]), "cannot compute"),
-    "round": (lambda x: x * np.round(x.shape[0] / 4), "cannot compute"),
     "zeros": (lambda x: x + torch.tensor(np.zeros(x.shape[0])), "fixes it to 12: .* as NumPy's do"),
     "linspace": (lambda x: x + torch.tensor(np.linspace(0, 1, x.shape[0])), "fixes it to 12: .* as NumPy's do"),
     "full": (lambda x: x + torch.tensor(np.full(x.shape, 2.0)), "fixes it to 12: .* as NumPy's do"),
@@ -107,6 +110,24 @@ def test_sizes_in_arrays_are_refused_at_the_models_line(name: str, capture: Any,
     with pytest.raises(opbridge.UnsupportedError, match=reason) as raised:
         check(function, tmp_path, capture, torch.linspace(0, 1, 12), [], {0: "n"})
     assert raised.value.where.startswith("test_size_arithmetic.py:")
+
+
+REFUSED: dict[str, tuple[Function, str]] = {
+    "digits": (lambda x: x * round(x.shape[0] * 0.333, 2), "cannot (round to decimal digits|express)"),
+    "remainder of a float": (lambda x: x[: int(x.shape[0] % 2.5) + 1], "remainder of a fraction"),
+    "sym_ite": (lambda x: x[: torch.sym_ite(x.shape[0] > 6, 2, 3)], "chooses .* by a condition; write an if"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@CAPTURES
+def test_sizes_that_no_graph_computes_are_refused_at_the_models_line(
+    name: str, capture: Any, tmp_path: pathlib.Path
+) -> None:
+    function, reason = REFUSED[name]
+    with pytest.raises(opbridge.UnsupportedError, match=reason) as raised:
+        check(function, tmp_path, capture, torch.linspace(0, 1, 12), [], {0: "n"})
+    assert "test_size_arithmetic.py:" in str(raised.value)
 
 
 @pytest.mark.parametrize("name", OF_LENGTHS)

@@ -75,18 +75,22 @@ class Sizes:
             except FileError as error:
                 parts = integer_parts(expr)
                 if self._emit is None or not parts:
-                    raise UnsupportedError(self.text_of(error.message)) from error
+                    raise self._refusal(expr, error) from error
                 symbols = {part: self._compute(part, env, self._emit) for part in parts}
                 dim = self.dim_of(expr.xreplace(symbols), env)
             self._dims[expr] = dim
         return dim
 
+    def _refusal(self, expr: Any, error: FileError) -> UnsupportedError:
+        if expr.has(sympy.Piecewise):
+            return UnsupportedError(f"the model chooses '{self.text_of(expr)}' by a condition; write an if statement")
+        return UnsupportedError(self.text_of(error.message))
+
     def _compute(self, part: Any, env: Any, emit: Emit) -> Any:
         """The symbol of the node that computes a part of an expression."""
         if part not in self._computed:
             name = f"computed_{len(self._computed)}"
-            bounds = env.bound_sympy(part)
-            self._symbols[name] = _core.Dim.symbol(name, finite_bound(bounds.lower), finite_bound(bounds.upper))
+            self._symbols[name] = _core.Dim.symbol(name, *_limits(part, env))
             emit_integer(part, self._symbols[name], env, emit, self)
             self._computed[part] = sympy.Symbol(name, integer=True)
         return self._computed[part]
@@ -245,6 +249,15 @@ def _is_contiguous(tensor: torch.Tensor) -> bool:
 
 def _expression(size: int | torch.SymInt) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _limits(expr: Any, env: Any) -> tuple[int | None, int | None]:
+    """The least and the greatest value of an expression, as far as torch knows them."""
+    try:
+        bounds = env.bound_sympy(expr)
+    except TypeError:  # torch takes the remainder of a floating-point number for an integer
+        return None, None
+    return finite_bound(bounds.lower), finite_bound(bounds.upper)
 
 
 class WrappedWeight:

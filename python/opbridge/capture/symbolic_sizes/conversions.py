@@ -29,7 +29,7 @@ from opbridge.capture.symbolic_sizes.asking import (
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.symbolic_sizes.multiples import is_always_quotient
-from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
+from opbridge.capture.symbolic_sizes.python_functions import METHODS_OF_NUMPY
 from opbridge.capture.symbolic_sizes.shown import only_shows
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
@@ -124,10 +124,10 @@ def pass_sizes_as_numbers() -> Iterator[None]:
     computes functions of an object by its methods: ``numpy.sqrt(size)`` calls ``size.sqrt()``. ``~size`` is missing."""
 
     def get(self: Any, name: str) -> Any:
-        if current_thread() != thread or (name != "__class__" and name not in OF_MATH):
+        if current_thread() != thread or (name != "__class__" and name not in METHODS_OF_NUMPY):
             return object.__getattribute__(self, name)
-        if name in OF_MATH:
-            return functools.partial(OF_MATH[name], self)
+        if name in METHODS_OF_NUMPY:
+            return functools.partial(METHODS_OF_NUMPY[name], self)
         return class_for(self, sys._getframe(1))
 
     # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.

@@ -25,6 +25,7 @@ _CALLS = {
     "FloatPow": "_operator::pow",
     "PowByNatural": "_operator::pow",
     "PythonMod": "_operator::mod",
+    "Mod": "_operator::mod",
     "ToFloat": "torch::sym_float",
     "OpaqueUnaryFn_sqrt": "torch::_sym_sqrt",
     "OpaqueUnaryFn_log2": "torch::_sym_log2",
@@ -76,9 +77,7 @@ def number(expr: Any, env: Any, emit: Emit, sizes: Sizes) -> Any:
     name = type(expr).__name__
     if name == "Identity":
         return number(expr.args[0], env, emit, sizes)
-    # torch declares every PythonMod as an integer to sympy, and no operation on bits.
-    is_integer = expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args))
-    if is_integer or name in _INTEGERS:
+    if _is_integer(expr) or name in _INTEGERS:  # torch declares no operation on bits as an integer to sympy
         return sizes.dim_of(expr, env)
     if name not in _CALLS:
         raise UnsupportedError(f"the model computes '{sizes.text_of(expr)}' from sizes, which a graph cannot express")
@@ -90,6 +89,12 @@ def number(expr: Any, env: Any, emit: Emit, sizes: Sizes) -> Any:
     for operand in operands[1:]:
         result = emit(_CALLS[name], (result, operand), dtype)
     return result
+
+
+def _is_integer(expr: Any) -> bool:
+    """torch declares every remainder as an integer to sympy, also those of floating-point numbers."""
+    parts = expr.args if type(expr).__name__ in ("Add", "Mul", "Mod", "PythonMod") else ()
+    return bool(expr.is_integer) and all(map(_is_integer, parts))
 
 
 def integer_parts(expr: Any) -> list[Any]:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.patching import patch
 from opbridge.torch_compat import is_fake
+from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import BIT_LENGTH, free_unbacked_symbols, sym_log2
 
 _ABSENT = object()
@@ -174,6 +176,7 @@ OF_MATH = {
         "perm": _permutations,
     }.items()
 }
+METHODS_OF_NUMPY = OF_MATH | {"rint": lambda size: torch.sym_float(round(size))}  # what its functions call
 
 
 def bit_length(number: Any) -> Any:
@@ -190,6 +193,37 @@ def round_to_digits(number: Any, digits: int | None = None) -> Any:
     nearest = (2 * number + unit) // (2 * unit)
     is_half = 1 - torch.sym_min((2 * number + unit) % (2 * unit), 1)
     return (nearest - is_half * (nearest % 2)) * unit
+
+
+@contextlib.contextmanager
+def divide_as_python() -> Iterator[None]:
+    """Makes ``//`` of floating-point numbers Python's, which is not the floor of the quotient, as torch takes it: the
+    quotient may be rounded to an integer. ``1 // 0.1`` is 9."""
+
+    def divided(original: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
+        def divide(symbol: Any, other: Any) -> Any:
+            number, divisor = (other, symbol) if reflected else (symbol, other)
+            numbers = (int, float, *_SYMBOLS)
+            if type(other) not in numbers or (_is_integer(number) and (_is_integer(divisor) or _is_simple(divisor))):
+                return original(symbol, other)
+            return torch.sym_float(round((number - number % divisor) / divisor))
+
+        return divide
+
+    with contextlib.ExitStack() as until_the_end:
+        for point, reflected in (
+            (points.FLOOR_DIVISION, False),
+            (points.FLOOR_DIVISION_OF_FLOAT, False),
+            (points.FLOOR_DIVISION_BY_SYMBOL, True),
+            (points.FLOOR_DIVISION_BY_FLOAT, True),
+        ):
+            until_the_end.enter_context(patch(point, divided(point.original, reflected)))
+        yield
+
+
+def _is_simple(divisor: Any) -> bool:
+    """Whether no quotient of a size and ``divisor`` is rounded to an integer, as for 2.5."""
+    return type(divisor) is float and (1024 * divisor).is_integer()
 
 
 _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}

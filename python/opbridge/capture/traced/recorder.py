@@ -126,20 +126,20 @@ class Recorder(WithBodies):
         self._varies = torch.Tag.nondeterministic_seeded in function.tags
         if self._varies and any(isinstance(given, torch.Generator) for given in (*args, *kwargs.values())):
             raise own_generator_refusal(operator.key, line_of_frame(sys._getframe(1)))
-        arguments: Sequence[Any] = [self._resolve(arg) for arg in args]
-        named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
-        if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
-            named = named | layout
-        named = without_nested_lists(operator.key, named)
-        key = key_in_graph(operator, args)
-        if args:
-            key, arguments, named = without_own_device(key, operator.names, args[0], arguments, named)
-        varies = self._varies
-        if self._for_real and _sizes_depend_on_data(function, operator, varies, args, kwargs):
-            raise self.interrupt(SizesDependOnData())
-        if operator.written:
-            self.originals.keep(operator, args, kwargs)
         try:
+            arguments: Sequence[Any] = [self._resolve(arg) for arg in args]
+            named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+            if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
+                named = named | layout
+            named = without_nested_lists(operator.key, named)
+            key = key_in_graph(operator, args)
+            if args:
+                key, arguments, named = without_own_device(key, operator.names, args[0], arguments, named)
+            varies = self._varies
+            if self._for_real and _sizes_depend_on_data(function, operator, varies, args, kwargs):
+                raise self.interrupt(SizesDependOnData())
+            if operator.written:
+                self.originals.keep(operator, args, kwargs)
             if not self._for_real and (warning := squeeze_warning(operator, args, kwargs, self._sizes)):
                 warn_of_run(warning)
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
