@@ -37,7 +37,8 @@ def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     if inputs.example is not None and (error := _failure(model, inputs)) is not None:
         raise UnsupportedError(
             "a dynamic size is 1 in the example, and the model fails for other sizes: with "
-            f"({_shapes(inputs)}), {first_lines(error)}"
+            f"({_shapes(inputs)}), {first_lines(error)}; make that size constant, or give an example of another size",
+            line_of_error(error),
         ) from error
 
 
