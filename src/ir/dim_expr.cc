@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "opbridge/error.h"
@@ -290,11 +291,24 @@ bool is_integral(const Expr& expr) {
   }
 }
 
+namespace {
+
+// Orders u9 before u10: symbols that a second capture numbers otherwise, but in the same order, keep it.
+int compare_names(std::string_view a, std::string_view b) {
+  const auto without_number = [](std::string_view name) {
+    return name.substr(0, name.find_last_not_of("0123456789") + 1);
+  };
+  if (const int stems = without_number(a).compare(without_number(b)); stems != 0) return stems;
+  return a.size() == b.size() ? a.compare(b) : a.size() < b.size() ? -1 : 1;
+}
+
+}  // namespace
+
 int compare(const Expr& a, const Expr& b) {
   if (&a == &b) return 0;
   if (a.kind != b.kind) return a.kind < b.kind ? -1 : 1;
   if (a.value != b.value) return a.value < b.value ? -1 : 1;
-  if (const int names = a.name.compare(b.name); names != 0) return names;
+  if (const int names = compare_names(a.name, b.name); names != 0) return names;
   for (size_t i = 0; i < a.operands.size() && i < b.operands.size(); ++i) {
     if (const int order = compare(*a.operands[i], *b.operands[i]); order != 0) return order;
   }

@@ -31,6 +31,7 @@ TEST(Dim, SumsFold) {
   EXPECT_EQ((s0 + s1 + 1 + s0 + 2).str(), "2*s0 + s1 + 3");
   EXPECT_EQ((Dim(1) - s0).str(), "-s0 + 1");
   EXPECT_EQ(Dim(1) + s0 * 2, s0 * 2 + 1);
+  EXPECT_EQ((Dim::symbol("u10") + Dim::symbol("u9") + Dim::symbol("n")).str(), "n + u9 + u10");
 }
 
 TEST(Dim, ProductsFold) {

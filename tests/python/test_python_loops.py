@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import pathlib
 import threading
 from typing import Any
@@ -181,6 +182,23 @@ def comprehension(self: Any, x: torch.Tensor) -> Any:
     return torch.stack([self.linear(x[i]).cumsum(0) * i for i in range(x.shape[0])])
 
 
+def constants_of_the_steps(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for row in x:
+        scale = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        scale += row.sum(0)
+        outputs.append((row - torch.as_tensor([0.5] * 6)) * scale)
+    return torch.stack(outputs)
+
+
+def found_and_padded(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for row in x:
+        found = row[row[:, 0] > 0][:3]
+        outputs.append(nn.functional.pad(found, (0, 0, 0, 3 - found.shape[0])))
+    return torch.stack(outputs)
+
+
 RIGHT = (
     cells,
     state_is_none,
@@ -200,6 +218,8 @@ RIGHT = (
     read_at_its_end,
     last_of_a_list,
     comprehension,
+    constants_of_the_steps,
+    found_and_padded,
 )
 
 
@@ -372,6 +392,11 @@ def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
     return h * kept["steps"]
 
 
+def constants_by_a_count(self: Any, x: torch.Tensor) -> Any:
+    count = itertools.count()
+    return torch.stack([row * torch.tensor(float(next(count))) for row in x])
+
+
 def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
     seen, h = set(), x[:, 0]
     for t in range(1, x.shape[1]):
@@ -490,6 +515,7 @@ REFUSED = (
     (counted_and_read_afterwards, "outside of the loop"),
     (kept_in_a_dict, "outside of the loop"),
     (kept_in_a_set, "outside of the loop"),
+    (constants_by_a_count, "outside of the loop"),
     (exchanged_in_an_object, "outside of the loop"),
     (kept_by_the_module, "outside of"),
     (same_tensor_in_each_row, "outside of the loop"),

@@ -37,7 +37,7 @@ from opbridge.capture.torchscript.loops import check_alike, expression_of, fixed
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree
+from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.messages import is_branch_on_data
 
 _INTEGERS = (int, torch.SymInt)
@@ -228,6 +228,12 @@ class _Loop(Variables):
         loop.step = step
         return loop.recorded()[:-count]
 
+    def _use_the_same(self, step: _Step, again: _Step) -> bool:
+        """Whether both steps use the same tensors from outside. Each makes its own constants, as by torch.tensor."""
+        operands = [[tensor for tensor, _ in each.body.operands] for each in (step, again)]
+        with self.recorder.pause(), DisableTorchFunction(), unset_fake_temporarily():
+            return len(operands[0]) == len(operands[1]) and all(map(_is_the_same, *operands))
+
     def _recorded(self) -> tuple[Any, ...]:
         recorder, count = self.recorder, self.items.count - self.done
         names = recorder.names
@@ -241,8 +247,7 @@ class _Loop(Variables):
             raise NotRecorded from error
         finally:
             recorder.names = after_step
-        operands = [[id(tensor) for tensor, _ in each.body.operands] for each in (step, again)]
-        if step.text != again.text or operands[0] != operands[1] or not self.keeps_state:
+        if step.text != again.text or not self._use_the_same(step, again) or not self.keeps_state:
             raise NotRecorded  # it changes something besides the variables
         carried = self.carried
         outside = [*self.leaves, *(tensor for tensor, _ in step.body.operands)]
@@ -424,6 +429,13 @@ def _in_order(rows: Sequence[torch.Tensor], at_front: bool) -> torch.Tensor:
 def _as_tensor(item: Any) -> Any:
     """An item of a list, as a tensor if it is a number or a tuple of numbers."""
     return values_of_numbers([item])[0] if is_of_numbers(item) else item
+
+
+def _is_the_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the tensors are one, or constants of the same elements."""
+    if tensor is other or is_fake(tensor) or is_fake(other) or tensor.dtype != other.dtype:
+        return tensor is other
+    return torch.equal(tensor, other)
 
 
 def _with_names_in_order(text: str) -> str:

@@ -38,7 +38,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
     patch_shapes_of_unbind,
     patch_shapes_of_unique,
 )
-from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices, shorten_differences
+from opbridge.capture.symbolic_sizes.slices import find_indices_of_slices, shorten_sums
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.size_methods import keep_numel_symbolic
 
@@ -59,7 +59,7 @@ def watch_sizes(
         patch_shapes_of_unique(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),
-        shorten_differences(),
+        shorten_sums(),
         leave_overlap_open(),
         keep_sizes_beside_complex(),
         add_missing_shapes(),

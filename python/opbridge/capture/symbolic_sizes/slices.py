@@ -27,6 +27,7 @@ from opbridge.capture.symbolic_sizes.multiples import with_least_dividends
 from opbridge.torch_compat.symbols import (
     DIFFERENCE_OF_SYMBOLS,
     INDEX_OF_SLICE,
+    SUM_OF_SYMBOLS,
     FloorDiv,
     Max,
     Min,
@@ -64,7 +65,34 @@ def find_indices_of_slices() -> contextlib.AbstractContextManager[None]:
     return patch(INDEX_OF_SLICE, index_of)
 
 
-def shorten_differences() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def shorten_sums() -> Iterator[None]:
+    """Shortens sums and differences of extrema."""
+    with _shorten_differences(), _add_extrema():
+        yield
+
+
+def _add_extrema() -> contextlib.AbstractContextManager[None]:
+    """Writes 10 for ``Max(0, 10 - n) + Min(n, 10)``, as in ``F.pad(x[:10], (0, 10 - x[:10].shape[0]))``."""
+    original = SUM_OF_SYMBOLS.original
+
+    def total(size: Any, other: Any) -> Any:
+        result = original(size, other)
+        if get_proxy_mode() is not None or result.pytype is not int or not isinstance(result.expr, sympy.Add):
+            return result
+        terms = result.expr.args
+        for greatest, least in itertools.product(terms, terms):
+            if isinstance(greatest, Max) and isinstance(least, Min):
+                for operand in least.args:
+                    both = greatest.args[0] + operand
+                    if {both - each for each in greatest.args} == set(least.args):
+                        return with_expression(result, result.expr - greatest - least + both)
+        return result
+
+    return patch(SUM_OF_SYMBOLS, total)
+
+
+def _shorten_differences() -> contextlib.AbstractContextManager[None]:
     """Writes ``Min(n, 2)`` for ``n - Max(0, n - 2)``, and so for all extrema where it is not longer."""
     original = DIFFERENCE_OF_SYMBOLS.original
 
