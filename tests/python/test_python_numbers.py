@@ -222,7 +222,7 @@ def test_what_broadcasts_in_the_example_alone_is_refused(capture: Any, tmp_path:
     with pytest.raises(opbridge.UnsupportedError, match="not so in the example"):
         opbridge.export(lambda x, y: x + y, (torch.rand(2, 4), torch.rand(1, 4)), tmp_path / "m.onnx", **sizes)
     constant = torch.rand(3, 4)
-    with pytest.raises(opbridge.UnsupportedError, match="model fails.*; make that size constant, or") as raised:
+    with pytest.raises(opbridge.UnsupportedError, match=r"model fails.*; make that size constant, or") as raised:
         export(lambda x: x + constant, tmp_path, capture, rows=1)
     assert raised.value.where.startswith("test_python_numbers.py:")
 
