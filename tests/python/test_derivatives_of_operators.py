@@ -24,21 +24,23 @@ def halves_doubled(x: torch.Tensor) -> torch.Tensor:
 
 
 IMAGES = torch.randn(2, 4, 3, 5)
+WEIGHT = torch.linspace(0.5, 1.5, 5, dtype=torch.float64)
+# Some are computed in float64: second derivatives of theirs are off by 1e-4 in float32, in PyTorch too.
 OF_IMAGES: dict[str, Function] = {
     "batch norm": nn.BatchNorm2d(4).eval(),
     "group norm": nn.GroupNorm(2, 4),
     "instance norm": nn.InstanceNorm2d(4, affine=True),
-    "layer norm": nn.LayerNorm(5),
+    "layer norm": lambda x: nn.functional.layer_norm(x.double(), (5,), WEIGHT, WEIGHT - 1),
     "layer norm of halves": lambda x: nn.functional.layer_norm(x.half(), (3, 5)).float(),
     "glu": lambda x: nn.functional.glu(x, 1),
     "cat with a constant": lambda x: torch.cat([x.sin(), torch.ones_like(x[:, :1]), x * x], 1),
     "stack with a constant": lambda x: torch.stack([x.sin(), torch.ones_like(x)], 1),
     "mse loss": lambda x: nn.functional.mse_loss(x, x.cos().detach(), reduction="none"),
     "huber loss": lambda x: nn.functional.huber_loss(x, x.cos().detach(), reduction="none", delta=0.3),
-    "maximum": lambda x: x.amax(2) + x.max(3)[0].sum(2, keepdim=True),
+    "maximum": lambda x: x.double().amax(2) + x.double().max(3)[0].sum(2, keepdim=True),
     "sorted": lambda x: x.sort(3)[0] * x,
     "indices": lambda x: (x * x)[..., [0, 2, 2]],
-    "transposed": lambda x: (x.mT.contiguous() @ x).sin(),
+    "transposed": lambda x: (x.double().mT.contiguous() @ x.double()).sin(),
 }
 
 
