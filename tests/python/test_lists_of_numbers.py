@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 from dynamic_check import CAPTURES, agrees
 from loops_check import DYNAMIC, SHAPES, Model, refuses
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from opbridge import TraceWarning
 
 
 def lengths(self: Any, x: torch.Tensor) -> Any:
@@ -82,6 +85,16 @@ def sums(self: Any, x: torch.Tensor) -> Any:
     return sum(x[:, i] * i for i in range(n)), sum([(x[:, i] > 0.5) for i in range(n)]), halves
 
 
+def sums_of_packed(self: Any, x: torch.Tensor) -> Any:
+    sequence = pack_padded_sequence(x, [x.shape[1]] * x.shape[0], batch_first=True)
+    y = pad_packed_sequence(sequence, batch_first=True)[0]
+    rows = []
+    for i in range(y.shape[0]):
+        rows.append(torch.softmax(y[i] @ y[i].t(), -1) @ y[i])
+    attended = pad_sequence(rows, batch_first=True)
+    return sum(attended[:, t] * (t + 1) for t in range(attended.shape[1]))
+
+
 def sums_of_bytes(self: Any, x: torch.Tensor) -> Any:
     return sum((x[:, i] * 9).abs().to(torch.uint8) for i in range(x.shape[1]))
 
@@ -104,6 +117,7 @@ RIGHT = (
     packed,
     padded,
     sums,
+    sums_of_packed,
     sums_of_bytes,
     listed,
 )
@@ -112,7 +126,9 @@ RIGHT = (
 @CAPTURES
 @pytest.mark.parametrize("run", RIGHT, ids=lambda run: run.__name__)
 def test_agrees_at_other_sizes(run: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
-    agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        agrees(Model(run), SHAPES, DYNAMIC, capture, tmp_path)
 
 
 def of_one_list(self: Any, x: torch.Tensor) -> Any:

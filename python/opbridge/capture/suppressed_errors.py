@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import users_frame
 from opbridge.errors import Error
+
+T = TypeVar("T")
 
 
 class Caught:
@@ -26,6 +30,14 @@ class Caught:
         """Drops an error that the capture itself has caught."""
         if self._error is error:
             self._error = None
+
+    def ignoring(self, call: Callable[[], T]) -> T:
+        """``call()``, the errors of which torch itself catches."""
+        before = self._error, self._location
+        try:
+            return call()
+        finally:
+            self._error, self._location = before
 
     def report(self) -> None:
         """Raises a refusal of opbridge again, and warns of any other error. Call it after the model has returned."""

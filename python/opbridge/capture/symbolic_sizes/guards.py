@@ -63,7 +63,7 @@ def watch_sizes(
         leave_overlap_open(),
         keep_sizes_beside_complex(),
         add_missing_shapes(),
-        forget_long_shapes(),
+        forget_long_shapes(caught),
         refuse_numbers(sizes, caught, of_data),
         note_branches(sizes, caught),
         judge_assumptions(sizes, caught),
