@@ -123,7 +123,7 @@ def test_numbers_that_are_followed(name: str, capture: Any, tmp_path: pathlib.Pa
     [
         lambda x: x * ((x.shape[0] > 2) & x.shape[0]),
         lambda x: x * (x.shape[0] | (x.shape[0] > 2)),
-        lambda x: x * ((x.shape[0] > 2) ^ 1),
+        lambda x: x * (1 & (x.shape[0] > 2)),
         lambda x: x * ((x.shape[0] > 2) == x.shape[0] // 3),
         lambda x: x * (x.shape[0] // 3 != (x.shape[0] > 2)),
     ],

@@ -255,7 +255,7 @@ def _limits(expr: Any, env: Any) -> tuple[int | None, int | None]:
     """The least and the greatest value of an expression, as far as torch knows them."""
     try:
         bounds = env.bound_sympy(expr)
-    except TypeError:  # torch takes the remainder of a floating-point number for an integer
+    except (TypeError, RuntimeError):  # torch takes the remainder of a floating-point number for an integer
         return None, None
     return finite_bound(bounds.lower), finite_bound(bounds.upper)
 

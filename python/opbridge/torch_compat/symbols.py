@@ -71,8 +71,10 @@ SUM_OF_SYMBOLS = PatchPoint(SymNode, "add")
 EQUALITY = PatchPoint(SymNode, "eq")
 INEQUALITY = PatchPoint(SymNode, "ne")
 NODE_OF_OPERAND = PatchPoint(sym_node, "to_node")
-OPERATIONS_ON_BITS = tuple(  # and on booleans
-    PatchPoint(SymNode, name) for name in ("and_", "or_", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+OPERATIONS_ON_BITS = tuple(  # and on booleans; torch 2.13 has no xor of these
+    PatchPoint(SymNode, name)
+    for name in ("and_", "or_", "xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+    if hasattr(SymNode, name)
 )
 INTEGER_DIVISION = PatchPoint(SymNode, "_int_floordiv")
 CEIL_OF_SYMBOL = PatchPoint(SymNode, "_ceil")
