@@ -375,6 +375,15 @@ def writes_to_the_state(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs)
 
 
+def writes_to_a_state_that_steps_swap(self: Any, x: torch.Tensor) -> Any:
+    h, c = x[:, 0] * 1, x[:, 0] * 2
+    before = h
+    for _ in range(x.shape[1]):
+        h, c = c, h
+    h.add_(1)
+    return before, h, c
+
+
 def writes_to_one_of_two_lists(self: Any, x: torch.Tensor) -> Any:
     outputs, parts = [], []
     for t in range(x.shape[1]):
@@ -408,6 +417,7 @@ SHARED = (
     writes_to_the_last_of_two_kinds,
     writes_to_a_part_of_it,
     writes_to_the_state,
+    writes_to_a_state_that_steps_swap,
     writes_to_one_of_two_lists,
     writes_to_what_is_listed_twice,
     writes_to_the_first_after_reversing,

@@ -263,11 +263,11 @@ class _Loop(Variables):
             "scan", (step.graph, values, slices, values_outside), [*after, *itertools.chain(*rows.values())]
         )
         results = dict(zip(carried, after, strict=True))
-        made = [(step.after[i], now) for i, now in results.items() if step.after[i] is not self.inside[i]]
+        made = [(step.after[i], now) for i, now in results.items() if step.after[i] is not step.inside[i]]
         made += itertools.chain(*(zip(items, rows[i], strict=True) for i, items in step.appended.items()))
         recorder.note_shared(
             [(each, each) for each, _ in step.body.operands]
-            + [(now, self.leaves[i]) for i, now in self.inside.items()],
+            + [(now, self.leaves[i]) for i, now in step.inside.items()],
             made,
         )
         for i in self.written:
