@@ -45,7 +45,11 @@ with look_up():
     )
     from torch._subclasses.schema_check_mode import SchemaCheckMode
     from torch.utils import _pytree as pytree
-    from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+    from torch.utils._python_dispatch import (
+        TorchDispatchMode,
+        is_traceable_wrapper_subclass,
+        is_traceable_wrapper_subclass_type,
+    )
     from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
     _C: Any = torch._C
@@ -287,6 +291,7 @@ __all__ = [
     "has_memory",
     "is_fake",
     "is_traceable_wrapper_subclass",
+    "is_traceable_wrapper_subclass_type",
     "is_transformed",
     "kernels_of",
     "leave_transforms",

@@ -28,6 +28,8 @@ from opbridge.torch_compat import (
     TorchDispatchMode,
     backward_is_running,
     dual_numbers_exist,
+    is_traceable_wrapper_subclass,
+    is_traceable_wrapper_subclass_type,
     pytree,
     transforms_are_active,
 )
@@ -82,7 +84,7 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.refusal: Error | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(map(_is_wrapper, types)):
+        if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # the class itself computes with the tensors that it holds
         if operator_of(func).is_property:
             return func(*args, **(kwargs or {}))
@@ -149,11 +151,7 @@ def refuse_missing_gradient(function: OpOverload, result: Any) -> None:
 
 def have_wrappers(args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an argument is a tensor subclass around other tensors, as the weights of quantized models are."""
-    return any(_is_wrapper(type(argument)) for argument in (*args, *kwargs.values()))
-
-
-def _is_wrapper(kind: type) -> bool:
-    return hasattr(kind, "__tensor_flatten__")
+    return any(map(is_traceable_wrapper_subclass, (*args, *kwargs.values())))
 
 
 def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:
