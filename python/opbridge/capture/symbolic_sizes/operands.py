@@ -22,7 +22,8 @@ def take_any_operand(caught: Caught) -> Iterator[None]:
     torch takes numbers of its own classes and of int, float and bool alone. For Python a size would not be equal to
     any other number, and ``(size > 5) == 1`` would be false.
     """
-    node_of, equal = points.NODE_OF_OPERAND.original, points.EQUALITY.original
+    node_of = points.NODE_OF_OPERAND.original
+    equal, unequal = points.EQUALITY.original, points.INEQUALITY.original
 
     def node_of_operand(node: Any, operand: Any) -> Any:
         found = node_of(node, operand)
@@ -41,8 +42,14 @@ def take_any_operand(caught: Caught) -> Iterator[None]:
 
         return call
 
+    def are_numbers(node: Any, other: Any) -> bool:
+        return not (node.is_bool() or other.is_bool())
+
+    def inequality(node: Any, other: Any) -> Any:
+        return unequal(node, other) if are_numbers(node, other) else equality(node, other).sym_not()
+
     def equality(node: Any, other: Any) -> Any:
-        if not (node.is_bool() or other.is_bool()):
+        if are_numbers(node, other):
             return equal(node, other)
         value = other.maybe_as_bool() if other.is_bool() else other.maybe_as_int()
         if value is None:
@@ -58,7 +65,7 @@ def take_any_operand(caught: Caught) -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         until_the_end.enter_context(patch(points.NODE_OF_OPERAND, node_of_operand))
         until_the_end.enter_context(patch(points.EQUALITY, equality))
-        until_the_end.enter_context(patch(points.INEQUALITY, lambda node, other: equality(node, other).sym_not()))
+        until_the_end.enter_context(patch(points.INEQUALITY, inequality))
         for point in points.OPERATIONS_ON_BITS:
             until_the_end.enter_context(patch(point, of_one_kind(point.original)))
         yield
