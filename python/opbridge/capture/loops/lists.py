@@ -16,6 +16,8 @@ from opbridge.torch_compat import pytree, tensor_of_symbols, without_modes
 # Called with tensors of which some are copies of others that share their memory in eager mode.
 note_copies: ContextVar[Callable[[Sequence[torch.Tensor]], None]] = ContextVar("note_copies")
 
+_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
+
 
 class Unread(torch.Tensor):
     """The item of a list, in its memory, that torch finds if it reads the list: none of the true ones."""
@@ -50,13 +52,13 @@ class UnreadList(list[Any]):
     def _read(self, *_: Any, **__: Any) -> Any:
         self._refuse()
 
-    __len__ = __iter__ = __reversed__ = __contains__ = __getitem__ = __setitem__ = __delitem__ = _read
+    def __getitem__(self, index: Any) -> Any:
+        return self._refuse() if isinstance(index, slice) else self.same
+
+    __len__ = __iter__ = __reversed__ = __contains__ = __setitem__ = __delitem__ = _read
     __bool__ = __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __imul__ = _read
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _read
     append = extend = insert = index = count = pop = remove = clear = copy = sort = reverse = _read
-
-
-_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
 
 
 class Rows:
@@ -159,9 +161,6 @@ class ListOfNumbers(UnreadList):
     def same(self) -> Any:
         return self._same[0] if self._same else self._refuse()
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._refuse() if isinstance(index, slice) else self.same
-
     @property
     def length(self) -> Any:
         return self.values.shape[0]
@@ -206,9 +205,6 @@ class Slots(UnreadList):
     def same(self) -> Any:
         return self._refuse() if self.pieces else self.item
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._refuse() if isinstance(index, slice) else self.same
-
     def __add__(self, items: Any) -> Any:
         return ListOfNumbers(values_of_numbers(self)) + items
 
@@ -218,17 +214,17 @@ class Slots(UnreadList):
 
 def repeated(items: list[Any], count: torch.SymInt) -> Any:
     """Stands for ``items * count``; None if nothing can."""
-    if all(map(is_of_numbers, items)) and not (len(items) == 1 and type(items[0]) in (bool, int, float)):
-        values = values_of_numbers(items)
-        made = values.repeat(count, *[1] * (values.dim() - 1))
-        return ListOfNumbers(made, *(items if len(items) == 1 else ()))
-    if len(items) > 1:
+    item, *others = items
+    if not others and isinstance(item, torch.Tensor):
+        rows = item.unsqueeze(0).repeat(count, *[1] * item.dim())
+        note_copies.get()([rows, item])
+        return ListOfRows([Rows(rows)])
+    if not others and (type(item) in (bool, int, float) or not is_of_numbers(item)):
+        return Slots(item, count)
+    if not all(map(is_of_numbers, items)):
         return None
-    if not isinstance(items[0], torch.Tensor):
-        return Slots(items[0], count)
-    rows = items[0].unsqueeze(0).repeat(count, *[1] * items[0].dim())
-    note_copies.get()([rows, items[0]])
-    return ListOfRows([Rows(rows)])
+    values = values_of_numbers(items)
+    return ListOfNumbers(values.repeat(count, *[1] * (values.dim() - 1)), *(() if others else items))
 
 
 def is_of_numbers(item: Any) -> bool:
@@ -291,8 +287,9 @@ def summed(items: Any, start: Any = 0) -> Any:
         return start + items.same * items.length if isinstance(items, UnreadList) else sum(items, start)
     if not items.pieces:
         return start
-    first = start + items.rows.new_zeros(items.rows.shape[1:])
-    return first + items.rows.sum(0, dtype=first.dtype)
+    stacked = items.stacked()
+    first = start + stacked.new_zeros(stacked.shape[1:])
+    return first + stacked.sum(0, dtype=first.dtype)
 
 
 def _joining(function: Callable[..., Any], join: Callable[..., Any]) -> Callable[..., Any]:

@@ -263,18 +263,16 @@ class _Loop(Variables):
             "scan", (step.graph, values, slices, values_outside), [*after, *itertools.chain(*rows.values())]
         )
         results = dict(zip(carried, after, strict=True))
-        made = [(step.after[i], now) for i, now in results.items() if step.after[i] is not step.inside[i]]
-        made += itertools.chain(*(zip(items, rows[i], strict=True) for i, items in step.appended.items()))
-        recorder.note_shared(
-            [(each, each) for each, _ in step.body.operands]
-            + [(now, self.leaves[i]) for i, now in step.inside.items()],
-            made,
-        )
+        pairs = [(now, self.leaves[i]) for i, now in step.inside.items()]
+        pairs += [(step.after[i], now) for i, now in results.items() if step.after[i] is not step.inside[i]]
+        pairs += itertools.chain(*(zip(items, rows[i], strict=True) for i, items in step.appended.items()))
+        recorder.note_shared(step.body, pairs)
         for i in self.written:
             self.leaves[i].copy_(results.pop(i))
-        lists: dict[int, Any] = {
-            i: (_extended_by_numbers if i in step.of_numbers else _extended)(self.leaves[i], added, i in step.at_front)
+        lists = {
+            i: _extended(self.leaves[i], added, i in step.at_front, i in step.of_numbers)
             for i, added in rows.items()
+            if added
         }
         after_loop = self.with_leaves(results | lists)
         return tuple(after_loop[i] if i in step.changed else before for i, before in enumerate(self.values))
@@ -399,31 +397,17 @@ def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
     return torch.empty((count, *item.shape), dtype=item.dtype, device=item.device)
 
 
-def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -> ListOfRows:
-    """The list with the tensors that the steps add to it, each step one of each of ``rows``."""
-    made = ListOfRows([])
-    made.extend(before.pieces if isinstance(before, Slots) else before)
-    if rows:
-        added = _in_order(rows, at_front)
-        if added is not rows[0]:
-            note_copies.get()([added, *rows])
-        made.pieces.insert(0 if at_front else len(made.pieces), Rows(added))
-    return made
-
-
-def _extended_by_numbers(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool) -> ListOfNumbers:
-    made = ListOfNumbers(_in_order(rows, at_front))
-    own = before.pieces if isinstance(before, Slots) else before
-    joined: ListOfNumbers = made + own if at_front else own + made
-    return joined
-
-
-def _in_order(rows: Sequence[torch.Tensor], at_front: bool) -> torch.Tensor:
-    """What the steps add to a list, each step one of each of ``rows``."""
+def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool, of_numbers: bool) -> Any:
+    """The list with what the steps add to it, each step one of each of ``rows``."""
     for each in rows:
         check_alike(rows[0], each)
     added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
-    return added.flip(0) if at_front else added
+    added = added.flip(0) if at_front else added
+    if added is not rows[0]:
+        note_copies.get()([added, *rows])
+    own = before.pieces if isinstance(before, Slots) else before
+    made = ListOfNumbers(added) if of_numbers else ListOfRows([Rows(added)])
+    return made + own if at_front else own + made
 
 
 def _as_tensor(item: Any) -> Any:

@@ -91,7 +91,7 @@ def record_branch(
             recorder.lift(bodies[0], tensor)
     operands = bodies[1].operands
     for of_way in zip(*merge.pairs, strict=True):
-        recorder.note_shared([(operand, operand) for operand, _ in operands], zip(of_way, stand_ins, strict=True))
+        recorder.note_shared(bodies[1], zip(of_way, stand_ins, strict=True))
     graphs = [body.builder.finish() for body in bodies]
     arguments = (recorder.value_of(condition.tensor), *graphs, [value for _, value in operands])
     recorder.call_bodies("cond", arguments, stand_ins)

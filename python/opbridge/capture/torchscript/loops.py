@@ -72,8 +72,7 @@ def record_loop(
     arguments = (condition.builder.finish(), body.builder.finish(), values, operands)
     recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
     changed = [(end, new) for end, before, new in zip(ends, inside, after, strict=True) if end is not before]
-    outside = [(tensor, tensor) for tensor, _ in body.operands]
-    recorder.note_shared([*outside, *zip(inside, start, strict=True)], changed)
+    recorder.note_shared(body, [*zip(inside, start, strict=True), *changed])
     finished = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, after[2:], strict=True)]
     returned: list[Any] = pytree.tree_unflatten(finished, structure)
     return returned

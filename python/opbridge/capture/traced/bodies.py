@@ -62,8 +62,8 @@ class WithBodies(abc.ABC):
         self._body: Body | None = None  # the body that the recorder is in
         self._pausing = False
         self.interruption: BaseException | None = None
-        # The memory of tensors that branches return unchanged → one of the tensors in it.
-        self._perhaps_shared: dict[int, torch.Tensor] = {}  # by their memory
+        # Memory that other tensors may share in eager mode → one of the tensors in it.
+        self._perhaps_shared: dict[int, torch.Tensor] = {}
 
     def interrupt(self, interruption: BaseException) -> BaseException:
         """Stores an exception by which an operator ends the run: TorchScript's own interpreter would replace it."""
@@ -173,11 +173,11 @@ class WithBodies(abc.ABC):
         outputs = self._builder.call(f"higher_order::{name}", names, arguments, {}, results, scope, line)
         self._bind_all(made, iter(outputs), varies=True, written=False)
 
-    def note_shared(self, given: Iterable[tuple[Any, Any]], results: Iterable[tuple[Any, Any]]) -> None:
-        """Records which tensors may share memory after a node with a body. The pairs are a tensor in the body and the
-        one outside of it: what it is ``given``, and its ``results``."""
+    def note_shared(self, body: Body, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Records which tensors may share memory after a node with ``body``. The pairs are a tensor in the body, which
+        it is given or makes, and the one outside that stands for it; its operands stand for themselves."""
         by_memory: dict[int, list[torch.Tensor]] = {}
-        for inside, outside in (*given, *results):
+        for inside, outside in (*((operand, operand) for operand, _ in body.operands), *pairs):
             if isinstance(inside, torch.Tensor) and isinstance(outside, torch.Tensor) and has_memory(inside):
                 by_memory.setdefault(storage_id(inside), []).append(outside)
         for tensors in by_memory.values():
