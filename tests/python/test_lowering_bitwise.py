@@ -79,6 +79,17 @@ def test_integers_need_opset_18():
     check(lambda a: ~a, integers(torch.int64), opset=17)
 
 
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("function", [lambda x: x | x, lambda x: x & 3], ids=["or", "and"])
+def test_floats_in_a_branch_that_is_not_taken(function, opset):
+    def by_size(x, y):
+        return function(x) if x.shape[0] == y.shape[0] else x
+
+    shapes = {"dynamic_shapes": ({0: "n"}, {1: "m"}), "opset_version": opset}
+    with pytest.raises(opbridge.UnsupportedError, match="bitwise operators take integers and bools"):
+        opbridge.export(by_size, (torch.rand(1, 2), torch.rand(3, 1)), capture="trace", **shapes)
+
+
 def test_dynamic_shape():
     check(
         {"not": lambda a: ~a, "shift": lambda a: a >> 2, "xor": lambda a: a ^ 5},

@@ -12,6 +12,9 @@ int64_t bits(ElementType type) { return static_cast<int64_t>(bits_of(type)); }
 // `logical` for bools, `integral` for integers.
 Value bitwise(GraphBuilder& g, const char* logical, const char* integral, Value a, Value b) {
   const ElementType type = g.result().element_type;
+  // A branch that the example does not take may call them with what eager PyTorch refuses.
+  if (type != ElementType::boolean && !is_integral(type))
+    g.refuse("bitwise operators take integers and bools; convert the tensor");
   if (type != ElementType::boolean && g.opset() < 18)
     g.refuse("ONNX has bitwise operators on integers since opset 18; export with opset_version=18 or later");
   return g.op(type == ElementType::boolean ? logical : integral, g.cast(a, type), g.cast(b, type));
