@@ -328,7 +328,12 @@ class Lowering final : public ValueMap, public BodyLowering {
       if (!values_.contains(output))
         values_[output] =
             model_.graph.add_value(output->name, lowering::in_pairs(ir::as_tensor_type(*output)));
-      if (is_complex_tensor(*output)) complex_.set(output, {values_[output], values_[output]});
+      if (is_complex_tensor(*output)) {
+        ir::TensorType type = ir::as_tensor_type(*output);
+        type.element_type = lowering::part_type(type.element_type);
+        const Value part = model_.graph.add_value(output->name, type);
+        complex_.set(output, {part, part});
+      }
       bind_symbols(*output, g);
     }
   }
