@@ -60,6 +60,7 @@ from torch._higher_order_ops import scan, while_loop
 
 import opbridge
 from opbridge.operators import COMPAT
+from hunt import transforms
 from hunt.forms import Output, Pair
 
 nan, inf = float("nan"), float("inf")

@@ -19,6 +19,7 @@ from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.statements import DEFINITIONS, Scope, draw_statement
 from hunt.tensors import TensorSpec, draw_dtype, draw_size, draw_tensor, simpler_specs
+from hunt.transforms import draw_transform
 
 LARGEST = 400  # most elements of a tensor
 DTYPES = (torch.float32,) * 6 + (
@@ -45,12 +46,17 @@ class Program:
     settings: Settings
     form: Form | None = None
     returning: str = ""  # instead of a tuple
+    transform: str = ""  # a function of hunt.transforms, of the program and its tensors
 
     def case(self) -> Case:
         text = "\n".join(self.statements)
         used = tuple(made for name, made in DEFINITIONS.items() if f"{name}.apply" in text)
         body = [line for statement in self.statements for line in statement.split("\n")]
         body.append(f"return {self.returning or ', '.join(self.returned)}")
+        if self.transform:
+            tensors = ", ".join(f"x{i}" for i in range(len(self.runs[0])))
+            body = [f"def program({tensors}):", *(f"    {line}" for line in body)]
+            body.append(f"return transforms.{self.transform}(program, {tensors})")
         return Case(self.seed, "program", self.init, tuple(body), self.runs, self.settings, used, self.form)
 
     def simpler(self) -> Iterator[Program]:
@@ -62,6 +68,8 @@ class Program:
         for index in reversed(range(count)):
             yield self._without(range(index, index + 1))
             yield from self._with_simpler_statement(index)
+        if self.transform:
+            yield dataclasses.replace(self, transform="")
         if self.form is not None or self.returning:
             yield dataclasses.replace(self, form=None, returning="")
             yield dataclasses.replace(self, returning="")
@@ -135,7 +143,8 @@ def draw_program(seed: int) -> Program | None:
         runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]] if is_plain else []
     returned = tuple(_returned(scope))
     returning = draw_return(rng, returned)
-    return Program(f"program:{seed}", tuple(init), tuple(statements), returned, tuple(runs), settings, form, returning)
+    drawn = Program(f"program:{seed}", tuple(init), tuple(statements), returned, tuple(runs), settings, form, returning)
+    return dataclasses.replace(drawn, transform=draw_transform(seed, inputs, "\n".join(statements)))
 
 
 # Whether their result is a view depends on the layout, and with it what a later write changes.
