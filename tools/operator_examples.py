@@ -483,6 +483,14 @@ def _gradients() -> Examples:
             lambda g, rois: vision._roi_align_backward(g, rois, 1.0, 2, 2, 1, 4, 6, 6, 2, False),
             (pooled, ROIS),
         ),
+        "torchvision::_ps_roi_align_backward": (
+            lambda g, rois, channels: vision._ps_roi_align_backward(g, rois, channels, 1.0, 2, 2, 2, 1, 4, 6, 6),
+            (torch.rand(1, 1, 2, 2), ROIS, torch.arange(4, dtype=torch.int32).reshape(1, 1, 2, 2)),
+        ),
+        "torchvision::_ps_roi_pool_backward": (
+            lambda g, rois, channels: vision._ps_roi_pool_backward(g, rois, channels, 1.0, 2, 2, 1, 4, 6, 6),
+            (torch.rand(1, 1, 2, 2), ROIS, torch.arange(4, dtype=torch.int32).reshape(1, 1, 2, 2)),
+        ),
         "torchvision::_roi_pool_backward": (
             lambda g, rois, greatest: vision._roi_pool_backward(g, rois, greatest, 1.0, 2, 2, 1, 4, 6, 6),
             (pooled, ROIS, torch.zeros(1, 4, 2, 2, dtype=torch.int32)),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 #include "roi.h"
@@ -43,6 +44,32 @@ void pool_position_sensitive(Context& context, TensorView<const T> input, Tensor
       const auto bin = make(rois.slice(roi));
       for (std::int64_t i = 0; i < per_roi; ++i) {
         result[i] = bin(input.slice(image).slice(i).data(), i / width % height, i % width);
+      }
+    }
+  });
+}
+
+// The gradient of the input. For a region, `make(box)` returns the function (plane, y, x, grad) that adds the
+// gradient of a bin to a plane. A region that gives NaN does not contribute.
+template <class T, class Make>
+void add_position_sensitive(Context& context, TensorView<const T> grad, TensorView<const T> rois,
+                            double spatial_scale, TensorView<T> grad_input, const Make& make) {
+  const std::int64_t channels = grad_input.dim(1), height = grad.dim(2), width = grad.dim(3);
+  const std::int64_t pixels = grad_input.dim(2) * grad_input.dim(3);
+  const auto regions = by_image(rois, grad_input.dim(0));
+  std::vector<std::optional<decltype(make(rois.slice(0)))>> bins(static_cast<std::size_t>(rois.dim(0)));
+  for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
+    if (!is_finite(rois.slice(roi), spatial_scale)) continue;
+    bins[static_cast<std::size_t>(roi)].emplace(make(rois.slice(roi)));
+  }
+  context.parallel_for(grad_input.dim(0) * channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      T* const plane = grad_input.data() + i * pixels;
+      std::fill_n(plane, pixels, T(0));
+      const std::int64_t channel = i % channels;
+      for (const std::int64_t roi : regions[static_cast<std::size_t>(i / channels)]) {
+        const auto& add = bins[static_cast<std::size_t>(roi)];
+        if (add) (*add)(plane, channel / width % height, channel % width, grad[roi * channels + channel]);
       }
     }
   });

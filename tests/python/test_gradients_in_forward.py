@@ -17,6 +17,7 @@ from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, j
 from torch.nn import functional as F
 
 import opbridge
+from checking.models import compare, loaded
 from opbridge.errors import UnsupportedError
 
 
@@ -300,16 +301,25 @@ def test_ctc_loss_of_one_sequence(capture, tmp_path):
     check(grad(model), tmp_path, torch.randn(12, 6), capture=capture, rtol=1e-4, atol=1e-5)
 
 
+# Pools of regions; those of channels by position take 6 channels for each of the image.
+REGIONS = {
+    "roi_align": lambda ops, x, boxes: ops.roi_align(x, boxes, (3, 2), 0.7),
+    "aligned": lambda ops, x, boxes: ops.roi_align(x, boxes, 2, sampling_ratio=2, aligned=True),
+    "roi_pool": lambda ops, x, boxes: ops.roi_pool(x, boxes, (3, 2), 0.8),
+    "ps_roi_align": lambda ops, x, boxes: ops.ps_roi_align(x.repeat(1, 6, 1, 1), boxes, (3, 2), 0.7),
+    "ps_roi_align of samples": lambda ops, x, boxes: ops.ps_roi_align(x.repeat(1, 6, 1, 1), boxes, (3, 2), 0.7, 2),
+    "ps_roi_pool": lambda ops, x, boxes: ops.ps_roi_pool(x.repeat(1, 6, 1, 1), boxes, (3, 2), 0.8),
+}
+BOXES = torch.tensor([[0, 0.5, 0.5, 4, 4], [1, 1, 1, 5, 6], [0, 3, 2, 9, 9]])
+
+
 @pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("name", ["roi_align", "aligned", "roi_pool", "deform_conv2d", "modulated"])
+@pytest.mark.parametrize("name", [*REGIONS, "deform_conv2d", "modulated"])
 def test_operators_of_torchvision(name, capture, tmp_path):
     ops = pytest.importorskip("torchvision").ops
-    boxes = torch.tensor([[0, 0.5, 0.5, 4, 4], [1, 1, 1, 5, 6], [0, 3, 2, 9, 9]])
     weight = torch.randn(3, 2, 3, 3)
     functions = {
-        "roi_align": lambda x: ops.roi_align(x, boxes, (3, 2), 0.7),
-        "aligned": lambda x: ops.roi_align(x, boxes, 2, sampling_ratio=2, aligned=True),
-        "roi_pool": lambda x: ops.roi_pool(x, boxes, (3, 2), 0.8),
+        **{name: lambda x, pool=pool: pool(ops, x, BOXES) for name, pool in REGIONS.items()},
         "deform_conv2d": lambda x: ops.deform_conv2d(x, x[:, :1].expand(-1, 18, -1, -1).sin(), weight, padding=1),
         "modulated": lambda x: ops.deform_conv2d(
             x, x[:, :1].expand(-1, 18, -1, -1).sin(), weight, padding=1, mask=x[:, 1:].expand(-1, 9, -1, -1).sigmoid()
@@ -326,6 +336,23 @@ def test_operators_of_torchvision(name, capture, tmp_path):
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("name", REGIONS)
+def test_any_number_of_regions(name, capture, tmp_path):
+    ops = pytest.importorskip("torchvision").ops
+
+    def model(x, boxes):
+        return autograd_of(lambda x: REGIONS[name](ops, x, boxes) ** 2)(x)
+
+    x, other = torch.randn(2, 2, 7, 8), torch.randn(3, 2, 6, 9)
+    everywhere = torch.tensor([[2.0, -30, -20, 40, 50], [1, 5, 6, 5, 9], [0, 6, 5, 2, 1], [1, 99, 99, 120, 110]])
+    sizes = ({0: "n", 2: "h", 3: "w"}, {0: "k"})
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (x, BOXES), path, capture=capture, dynamic_shapes=sizes)
+    others = [(x, BOXES[:0]), (x, BOXES[1:2]), (other, everywhere), (other[:0], BOXES[:0])]
+    compare(model, loaded(path), [(x, BOXES), *others], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

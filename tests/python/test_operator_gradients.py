@@ -38,6 +38,8 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "opbridge::three_interpolate": lambda: [images(2, 3, 4), indices(2, 5, 3), images(2, 5, 3)],
     "opbridge::carafe": lambda: [images(2, 4, 3, 3), images(2, 18, 6, 6), 3, 2, 2],
     "opbridge::roi_align": lambda: [images(2, 3, 6, 6), torch.tensor([[0.0, 1, 1, 4, 4]] * 2), 1.0, 2, 3, -1, False],
+    "opbridge::ps_roi_align": lambda: [images(2, 6, 6, 6), torch.tensor([[0.0, 1, 1, 4, 4]] * 2), 1.0, 2, 3, -1],
+    "opbridge::ps_roi_pool": lambda: [images(2, 6, 6, 6), torch.tensor([[0.0, 1, 1, 4, 4]] * 2), 1.0, 2, 3],
     "opbridge::roi_align_rotated": lambda: [
         *(images(2, 3, 6, 6), torch.tensor([[1.0, 3, 3, 4, 4, 0.5]] * 2)),
         *([2, 3], 1.0, 2, True, False),
@@ -60,11 +62,15 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops, namespace), short).default
 
 
-def gradient_call(name: str) -> tuple[Any, torch.Tensor, list[Any], list[bool]]:
-    """The gradient operator and its arguments: the output's gradient, the operator's arguments, the wanted flags."""
+def ones_like(outputs: Any) -> list[torch.Tensor]:
+    return [torch.ones_like(output) for output in torch.utils._pytree.tree_leaves(outputs)]
+
+
+def gradient_call(name: str) -> tuple[Any, list[torch.Tensor], list[Any], list[bool]]:
+    """The gradient operator and its arguments: the outputs' gradients, the operator's arguments, the wanted flags."""
     arguments = CALLS[name]()
     backward = overload(name + "_backward")
-    return backward, torch.ones_like(overload(name)(*arguments)), arguments, [True] * len(backward._schema.returns)
+    return backward, ones_like(overload(name)(*arguments)), arguments, [True] * len(backward._schema.returns)
 
 
 def other_shapes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -104,14 +110,15 @@ def test_no_operator_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_incoming_gradients_of_another_shape_or_type(name: str) -> None:
-    backward, grad, arguments, wanted = gradient_call(name)
-    backward(grad, *arguments, wanted)
-    for wrong in other_shapes(grad):
-        message = error_of(backward, wrong, *arguments, wanted)
-        assert f"{name}_backward: grad_output0 must have the shape" in message, wrong.shape
-    for wrong in other_types(grad):
-        message = error_of(backward, wrong, *arguments, wanted)
-        assert f"{name}_backward: no kernel takes tensors of" in message, wrong.dtype
+    backward, grads, arguments, wanted = gradient_call(name)
+    backward(*grads, *arguments, wanted)
+    for i, grad in enumerate(grads):
+        for wrong in other_shapes(grad):
+            message = error_of(backward, *grads[:i], wrong, *grads[i + 1 :], *arguments, wanted)
+            assert f"{name}_backward: grad_output{i} must have the shape" in message, wrong.shape
+        for wrong in other_types(grad):
+            message = error_of(backward, *grads[:i], wrong, *grads[i + 1 :], *arguments, wanted)
+            assert f"{name}_backward: no kernel takes tensors of" in message, wrong.dtype
 
 
 def altered_calls(arguments: list[Any]) -> Iterator[list[Any]]:
@@ -127,19 +134,19 @@ def altered_calls(arguments: list[Any]) -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_gradient_refuses_what_its_operator_refuses(name: str) -> None:
-    backward, grad, arguments, wanted = gradient_call(name)
+    backward, grads, arguments, wanted = gradient_call(name)
     forward, refused = overload(name), 0
     of = [argument.name for argument in forward._schema.arguments]
     for altered in altered_calls(arguments):
         why = error_of(forward, *altered)
         if not why:
-            made = backward(torch.ones_like(forward(*altered)), *altered, wanted)
+            made = backward(*ones_like(forward(*altered)), *altered, wanted)
             made = [made] if isinstance(made, torch.Tensor) else made
             for gradient, returned in zip(made, backward._schema.returns, strict=True):
                 assert gradient.shape == altered[of.index(returned.name.removeprefix("grad_"))].shape
             continue
         refused += 1
-        message = error_of(backward, grad, *altered, wanted)
+        message = error_of(backward, *grads, *altered, wanted)
         assert f"{name}_backward: " in message
         if "no kernel takes" not in why:
             assert message == why.replace(name, name + "_backward")
@@ -148,27 +155,27 @@ def test_a_gradient_refuses_what_its_operator_refuses(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_too_few_and_too_many(name: str) -> None:
-    backward, grad, arguments, wanted = gradient_call(name)
+    backward, grads, arguments, wanted = gradient_call(name)
     for flags in (wanted[1:], [*wanted, True]):
         with pytest.raises(RuntimeError, match=f"{name}_backward: wanted must have one flag for each gradient"):
-            backward(grad, *arguments, flags)
+            backward(*grads, *arguments, flags)
     with pytest.raises(RuntimeError, match=f"{name}_backward"):
-        backward(grad, grad, *arguments, wanted)
+        backward(grads[0], *grads, *arguments, wanted)
     with pytest.raises(RuntimeError, match=f"{name}_backward"):
         backward(*arguments, wanted)
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_that_do_not_lie_side_by_side_are_read_in_order(name: str) -> None:
-    backward, grad, arguments, wanted = gradient_call(name)
-    grad = images(*grad.shape)
-    expected = backward(grad, *arguments, wanted)
+    backward, grads, arguments, wanted = gradient_call(name)
+    grad, *others = [images(*grads[0].shape), *grads[1:]]
+    expected = backward(grad, *others, *arguments, wanted)
     apart = [torch.stack([grad, -grad], -1)[..., 0]]
     if grad.dim() > 1:
         apart.append(grad.mT.contiguous().mT)
     for other in apart:
         assert not other.is_contiguous()
-        torch.testing.assert_close(backward(other, *arguments, wanted), expected, rtol=0, atol=0)
+        torch.testing.assert_close(backward(other, *others, *arguments, wanted), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -184,7 +191,8 @@ def test_in_onnx_runtime(name: str, tmp_path: pathlib.Path) -> None:
         for place, tensor in zip(places, tensors, strict=True):
             given[place] = tensor.detach().requires_grad_()
         with torch.enable_grad():
-            of_one, of_all = overload(name)(*given).sin().sum(), overload(name)(*given).cos().sum()
+            outputs = [torch.utils._pytree.tree_leaves(overload(name)(*given))[0] for _ in range(2)]
+            of_one, of_all = outputs[0].sin().sum(), outputs[1].cos().sum()
         wanted = [given[place] for place in places]
         return torch.autograd.grad(of_one, wanted[:1]), torch.autograd.grad(of_all, wanted)
 
@@ -198,13 +206,13 @@ def test_in_onnx_runtime(name: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_the_gradient_of_what_is_not_given() -> None:
-    backward, grad, arguments, wanted = gradient_call("opbridge::deform_conv2d")
+    backward, grads, arguments, wanted = gradient_call("opbridge::deform_conv2d")
     arguments[3] = None
     with pytest.raises(
         RuntimeError, match="opbridge::deform_conv2d_backward: the gradient of mask is wanted, but the argument is"
     ):
-        backward(grad, *arguments, wanted)
-    backward(grad, *arguments, [True, True, True, False, True])
+        backward(*grads, *arguments, wanted)
+    backward(*grads, *arguments, [True, True, True, False, True])
 
 
 def test_what_crashed() -> None:

@@ -75,6 +75,16 @@ Value roi_align_gradient(GraphBuilder& g, Value grad, Value rois, double spatial
       {grad.element_type(), dims});
 }
 
+// The channels of the bins, which the forward operator returns, are always 0, 1, …. They serve as the
+// gradient that the kernel takes for them and does not read.
+Value position_sensitive_gradient(GraphBuilder& g, std::string_view op, Value grad, Value rois, Value mapping,
+                                  const Dims& dims, std::vector<Attr> attributes) {
+  std::vector<Operand> operands{grad, mapping, filled(g, dims, 0, grad.element_type()), rois};
+  operands.insert(operands.end(), attributes.begin(), attributes.end());
+  operands.push_back(attr("wanted", std::vector<int64_t>{1}));
+  return kernel(g, op, std::move(operands), {grad.element_type(), dims});
+}
+
 // Each bin's gradient goes to the pixel of its maximum, whose index in the plane is in `argmax`; -1 for none.
 Value roi_pool_gradient(GraphBuilder& g, Value grad, Value rois, Value argmax, Ignored, Ignored, Ignored,
                         Dim batch, Dim channels, Dim height, Dim width) {
@@ -150,6 +160,30 @@ void register_vision(SymbolicRegistry& registry) {
      "-> "
      "Tensor",
      Since{16}, roi_pool_gradient);
+  on("torchvision::_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float "
+     "spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, SymInt batch_size, "
+     "SymInt channels, SymInt height, SymInt width) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value grad, Value rois, Value channel_mapping, double spatial_scale,
+        int64_t pooled_height, int64_t pooled_width, int64_t sampling_ratio, Dim batch, Dim channels,
+        Dim height, Dim width) {
+       return position_sensitive_gradient(
+           g, "opbridge::ps_roi_align_backward", grad, rois, channel_mapping,
+           {batch, channels, height, width},
+           {attr("spatial_scale", spatial_scale), attr("pooled_height", pooled_height),
+            attr("pooled_width", pooled_width), attr("sampling_ratio", sampling_ratio)});
+     });
+  on("torchvision::_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float "
+     "spatial_scale, SymInt pooled_height, SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt "
+     "height, SymInt width) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value grad, Value rois, Value channel_mapping, double spatial_scale,
+        int64_t pooled_height, int64_t pooled_width, Dim batch, Dim channels, Dim height, Dim width) {
+       return position_sensitive_gradient(
+           g, "opbridge::ps_roi_pool_backward", grad, rois, channel_mapping, {batch, channels, height, width},
+           {attr("spatial_scale", spatial_scale), attr("pooled_height", pooled_height),
+            attr("pooled_width", pooled_width)});
+     });
   on("torchvision::_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor "
      "mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, "
      "SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, "
