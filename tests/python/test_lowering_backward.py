@@ -372,6 +372,9 @@ def test_of_distances(dtype):
         )
     del functions["cdist 0.5"]  # infinite at equal coordinates
     check(functions, x, y, rtol=1e-4, atol=1e-4)
+    pairs = {name: lambda y, of=of: of(None, y) for name, of in functions.items() if name.startswith("pdist")}
+    others = [(torch.randn(rows, 3, dtype=dtype),) for rows in (1, 2, 7)]
+    check(pairs, y, dynamic=({0: torch.export.Dim("n")},), also=others, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("reduction", [0, 1, 2])

@@ -35,25 +35,21 @@ Value cdist_gradient(GraphBuilder& g, Value grad, Value a, Value b, double p, Va
 
 // The pairs i < j of the rows are those of the strict upper triangle of a matrix, row by row.
 Value pdist_gradient(GraphBuilder& g, Value grad, Value self, double p, Value distance) {
-  if (!self.dim(0).is_static()) g.refuse("the number of rows is dynamic; make that size constant");
-  const int64_t rows = self.dim(0).value();
-  if (p == 0 || rows < 2) return filled(g, self.dims(), 0, g.result().element_type);
-  check_constant(g, rows * rows);
-  std::vector<int64_t> first, second;
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = i + 1; j < rows; ++j) {
-      first.push_back(i);
-      second.push_back(j);
-    }
-  }
-  Value x = operand_of_result(g, self);
-  Formula difference = Formula(g, g.gather(x, g.ints(first), 0)) - Formula(g, g.gather(x, g.ints(second), 0));
+  const Dim& rows = self.dim(0);
+  if (p == 0 || rows.is(0) || rows.is(1)) return filled(g, self.dims(), 0, g.result().element_type);
+  const Value each = arithmetic(g, 0, 1, rows);
+  const Value upper = g.op("Less", g.unsqueeze(each, {1}), g.unsqueeze(each, {0}));
+  const Value pairs = g.typed(g.op("NonZero", upper), std::vector{Dim(2), grad.dim(0)});
+  const Value first = g.gather(pairs, g.scalar(0, ElementType::int64), 0);
+  const Value second = g.gather(pairs, g.scalar(1, ElementType::int64), 0);
+  const Value x = operand_of_result(g, self);
+  Formula difference = Formula(g, g.gather(x, first, 0)) - Formula(g, g.gather(x, second, 0));
   Formula dy(g, g.unsqueeze(operand_of_result(g, grad), {1}));
   Formula of(g, g.unsqueeze(operand_of_result(g, distance), {1}));
   Formula slope = norm_gradient(difference, of, p) * dy;
   Value total = filled(g, self.dims(), 0, x.element_type());
-  total = scatter_rows(g, total, 0, g.ints(first), slope, Reduction::add);
-  total = scatter_rows(g, total, 0, g.ints(second), -slope, Reduction::add);
+  total = scatter_rows(g, total, 0, first, slope, Reduction::add);
+  total = scatter_rows(g, total, 0, second, -slope, Reduction::add);
   return g.cast(total, g.result().element_type);
 }
 
