@@ -255,6 +255,7 @@ def autograd_of(function: Function) -> Function:
         lambda x: torch.cdist(x, W[:, :4]).abs(),
         lambda x: F.embedding_bag(torch.tensor([1, 3, 0, 1]), x, torch.tensor([0, 1]), mode="sum"),
         lambda x: F.grid_sample(W[None, None], x.tanh().reshape(1, 2, 4, 2), align_corners=False),
+        lambda x: F.grid_sample(x[None, None], x.tanh().reshape(1, 2, 4, 2), "bicubic", "reflection", False),
         lambda x: torch.fft.irfft2(torch.fft.rfft2(x).abs() * torch.fft.rfft2(x)),
         lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None].cos(), x[None, None].sin()),
         lambda x: F.scaled_dot_product_attention(

@@ -438,12 +438,37 @@ def test_of_sampling(mode, align_corners, padding):
     check(backward_of_volume, torch.randn(2, 3, 4, 2, 3), x, grid, rtol=1e-4, atol=1e-4)
 
 
-def test_of_cubic_sampling_is_refused():
-    def backward(x, grid):
-        return aten.grid_sampler_2d_backward(x[..., :2, :2], x, grid, 2, 0, False, [True, True])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_cubic_sampling(dtype, align_corners, padding):
+    def backward(g, x, grid):
+        return aten.grid_sampler_2d_backward(g, x, grid, 2, padding, align_corners, [True, True])
 
-    with pytest.raises(opbridge.UnsupportedError, match="bilinear"):
-        check(backward, torch.randn(1, 1, 4, 4), torch.randn(1, 2, 2, 2))
+    def of_fallback(g, x, grid):
+        return aten._grid_sampler_2d_cpu_fallback_backward(g, x, grid, 2, padding, align_corners)
+
+    def tensors(batch, channels, height, width, rows, columns):
+        grid = torch.randn(batch, rows, columns, 2, dtype=dtype) * 2
+        marked = torch.tensor([-1, 1, 0, -50, 33, 7, 1, 1], dtype=dtype)  # at the border, between, far outside
+        grid.view(-1)[:8] = marked[: grid.numel()]
+        g = torch.randn(batch, channels, rows, columns, dtype=dtype)
+        return g, torch.randn(batch, channels, height, width, dtype=dtype), grid
+
+    n, h, w, r, c = (torch.export.Dim(name) for name in "nhwrc")
+    sizes = ({0: n, 2: r, 3: c}, {0: n, 2: h, 3: w}, {0: n, 1: r, 2: c})
+    others = [tensors(1, 3, 3, 4, 1, 5), tensors(3, 3, 1, 2, 6, 3)]
+    functions = {"kernel": backward} | ({"fallback": of_fallback} if dtype == torch.float32 else {})
+    tolerances = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}
+    check(functions, *tensors(2, 3, 5, 7, 4, 6), dynamic=sizes, also=others, **tolerances)
+    for empty in (tensors(0, 3, 5, 7, 4, 6), tensors(2, 3, 5, 7, 0, 6), tensors(2, 0, 3, 4, 2, 2)):
+        check(backward, *empty)
+    g, x, grid = tensors(1, 2, 3, 4, 1, 6)
+    bad = torch.tensor(
+        [[torch.nan, 0.1], [0.1, torch.nan], [torch.inf, 0.1], [0.2, -torch.inf], [1e12, 0]], dtype=dtype
+    )
+    for at in bad:
+        check(backward, g, x, torch.cat([at.expand(1, 1, 1, 2), grid[:, :, 1:]], 2), **tolerances)
 
 
 def test_of_bags():
