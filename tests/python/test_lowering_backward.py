@@ -440,6 +440,19 @@ def test_of_sampling(mode, align_corners, padding):
     check(backward_of_volume, torch.randn(2, 3, 4, 2, 3), x, grid, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_of_sampling_at_points_that_are_not_finite(align_corners):
+    """The derivative along the axis of such a coordinate is 0; the other one is NaN, as the coordinate's weight is."""
+    x, grid, gradient = torch.randn(2, 3, 5, 7), torch.randn(2, 4, 6, 2), torch.randn(2, 3, 4, 6)
+    grid[0, 0, :3, 1] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    grid[0, 1, :3, 0] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+
+    def backward(g, x, grid):
+        return aten.grid_sampler_2d_backward(g, x, grid, 0, 0, align_corners, [True, True])
+
+    check(backward, gradient, x, grid, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -90,7 +90,8 @@ class Sampling {
   std::vector<Value> run(const std::vector<bool>& mask) {
     Value of_image = filled(g_, std::vector{batch_, channels_, pixels_}, 0, type_);
     std::vector<Formula> of_grid;
-    for (const Coordinate& each : coordinates_) of_grid.push_back(each.pixel * 0);
+    for (int64_t axis = 0; axis < axes_; ++axis)
+      of_grid.emplace_back(g_, filled(g_, std::vector{batch_, points_}, 0, type_));
     std::vector<std::vector<Tap>> taps;
     for (int64_t axis = 0; axis < axes_; ++axis) taps.push_back(taps_of(axis));
     int64_t count = 1;
