@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+AUTOGRAD = "Autograd"  # the dispatch key of what computes a result and notes how to differentiate it
+
 
 def replace_kernel(library: torch.library.Library, operator: OpOverload, kernel: Callable[..., Any], key: str) -> None:
     """Makes torch call ``kernel`` for the dispatch key ``key``, as long as the library exists."""

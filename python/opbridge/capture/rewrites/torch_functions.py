@@ -26,6 +26,7 @@ from opbridge.capture.rewrites.equality import equal
 from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
+from opbridge.capture.rewrites.second_derivatives import differentiate_again
 from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
 from opbridge.torch_compat import (
@@ -54,7 +55,7 @@ def retry_with_substitutes(capture: Callable[[], T]) -> T:
     """Calls ``capture()``. If it refuses the model, calls it again with these functions replaced."""
 
     def substituted() -> T:
-        with _Substitution(), keep_batches_symbolic():
+        with _Substitution(), keep_batches_symbolic(), differentiate_again():
             return capture()
 
     return otherwise(capture, substituted)
