@@ -86,6 +86,8 @@ with look_up():
     expect(_forward_ad, "_current_level")
     _depth: Callable[[], int] = _C._functorch.get_dynamic_layer_stack_depth
     _leave_to_depth: Callable[[int], None] = _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth
+    _innermost_transform: Callable[[], Any] = _C._functorch.peek_interpreter_stack
+    _JVP = _C._functorch.TransformType.Jvp
     transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
     is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
     _untransformed: Callable[[torch.Tensor], torch.Tensor] = _C._functorch.get_unwrapped
@@ -156,6 +158,12 @@ def dual_numbers_exist() -> bool:
 def entered_transforms() -> tuple[int, int]:
     """The number of transforms of torch.func in which the code runs, and the level of forward-mode differentiation."""
     return _depth(), _forward_ad._current_level
+
+
+def forward_mode_is_innermost() -> bool:
+    """Whether no other transform of torch.func has been entered after forward-mode differentiation."""
+    innermost = _innermost_transform()
+    return innermost is None or innermost.key() == _JVP
 
 
 def leave_transforms(before: tuple[int, int]) -> None:
