@@ -137,6 +137,15 @@ def test_second_derivatives_with_dynamic_sizes(name, capture, tmp_path):
         check(transform(TWICE[name]), tmp_path, x, capture=capture, dynamic=({0: "n", 1: "m"},), others=calls)
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.BatchNorm2d(4)])
+def test_second_derivatives_of_normalizations_with_dynamic_sizes(norm, capture, tmp_path):
+    norm = norm.double().eval()
+    others = tuple((torch.randn(shape, dtype=torch.float64),) for shape in [(1, 4, 3, 5), (4, 4, 3, 5)])
+    x = torch.randn(3, 4, 3, 5, dtype=torch.float64)
+    check(differentiated_twice(norm), tmp_path, x, capture=capture, dynamic=({0: "n"},), others=others)
+
+
 def test_second_derivatives_at_zero(tmp_path):
     zeros = ((torch.zeros(2, 3, dtype=torch.float64),),)
     x = torch.rand(4, 3, dtype=torch.float64)

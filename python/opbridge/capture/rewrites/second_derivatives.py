@@ -4,6 +4,7 @@ operators are written in C++, where they make symbolic sizes numbers."""
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 
 import torch
@@ -12,10 +13,27 @@ from opbridge.capture.operators import aten_overload
 from opbridge.torch_compat.kernels import AUTOGRAD, replace_kernel
 from opbridge.torch_compat.symbols import scoped_library
 
+_expected = contextvars.ContextVar("_expected", default=False)
+
+
+def expects_second_derivatives() -> bool:
+    """Whether the calling thread is inside of ``differentiate_again()``."""
+    return _expected.get()
+
 
 @contextlib.contextmanager
 def differentiate_again() -> Iterator[None]:
     """Replaces what autograd calls for the operators, for all threads: it is right for any call."""
+    before = _expected.set(True)
+    try:
+        with _replaced_kernels():
+            yield
+    finally:
+        _expected.reset(before)
+
+
+@contextlib.contextmanager
+def _replaced_kernels() -> Iterator[None]:
     with scoped_library("aten", "IMPL") as library:
         for name, kernel in _KERNELS.items():
             replace_kernel(library, aten_overload(name), kernel, AUTOGRAD)

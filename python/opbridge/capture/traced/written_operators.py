@@ -13,6 +13,7 @@ import torch
 from torch.autograd import forward_ad
 
 from opbridge.capture.operators import operator_of
+from opbridge.capture.rewrites.second_derivatives import expects_second_derivatives
 from opbridge.capture.source import line_of_frame
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import (
@@ -47,7 +48,8 @@ def written_operator(function: OpOverload, args: Any) -> Callable[..., torch.Ten
             return None
         return by_hand if forward_mode_is_innermost() else _PLACED[function]
     depth, _ = entered_transforms()
-    return by_hand if dual_numbers_exist() or depth > 1 else None
+    again = expects_second_derivatives() and torch.is_grad_enabled() and args[0].requires_grad
+    return by_hand if dual_numbers_exist() or depth > 1 or again else None
 
 
 def _has_dynamic_sizes(given: Any) -> bool:
