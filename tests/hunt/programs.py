@@ -33,6 +33,7 @@ DTYPES = (torch.float32,) * 6 + (
 )
 KINDS = ("plain", "plain", "plain", "plain", "normal", "few", "special")
 IDIOM_SHARE = 0.4
+LONGEST_TRANSFORMED = 6  # statements, with dynamic sizes
 SEEDED = "torch.manual_seed(0)"
 
 
@@ -144,6 +145,9 @@ def draw_program(seed: int) -> Program | None:
     returned = tuple(_returned(scope))
     returning = draw_return(rng, returned)
     drawn = Program(f"program:{seed}", tuple(init), tuple(statements), returned, tuple(runs), settings, form, returning)
+    # Derivatives of long programs with symbolic sizes take torch minutes.
+    if settings.dynamic is not None and len(statements) > LONGEST_TRANSFORMED:
+        return drawn
     return dataclasses.replace(drawn, transform=draw_transform(seed, inputs, "\n".join(statements)))
 
 
