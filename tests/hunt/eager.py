@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from checking.tensors import real, widened
 from hunt.case import Case, wide_spec
 from hunt.forms import arguments_of
+from opbridge.torch_compat import is_transformed
 
 LARGEST = 1 << 16  # most elements of a result
 _M_PERTURB = -6  # mallopt's parameter for the byte with which new memory is filled
@@ -91,6 +92,9 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
         raise Rejected(f"{type(error).__name__}: {str(error)[:200]}") from None
     finally:
         ctypes.CDLL(None).mallopt(_M_PERTURB, 0)
+    kept = kept_by(module)
+    if any(is_transformed(tensor) for tensor in (*kept.values(), *leaves) if isinstance(tensor, torch.Tensor)):
+        raise Rejected("it keeps a tensor of a transform of torch.func, which has ended")
     draws = not torch.equal(generator, torch.get_rng_state())
     for leaf in leaves:
         if not isinstance(leaf, (torch.Tensor, bool, int, float)):
@@ -100,7 +104,7 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
         if isinstance(leaf, torch.Tensor) and leaf.numel() > LARGEST:
             raise Rejected("the result is large")
     after = {f"x{i}": tensor for i, tensor in enumerate(inputs) if _bytes(tensor) != before[i]}
-    after |= {name: kept for name, kept in kept_by(module).items() if name in state and not _equal(kept, state[name])}
+    after |= {name: tensor for name, tensor in kept.items() if name in state and not _equal(tensor, state[name])}
     return Results(
         [real(leaf).detach().clone() for leaf in leaves],
         {name: real(tensor).detach().clone() for name, tensor in after.items()},

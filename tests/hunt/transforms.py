@@ -28,7 +28,7 @@ def gradient(program: Function, *tensors: torch.Tensor) -> Any:
     """The gradients of the sum of all results, by autograd, and the results."""
     with torch.enable_grad():
         given = [_leaf(tensor) for tensor in tensors]
-        results = program(*[tensor.clone() for tensor in given])
+        results = _cloned(program, given)
         wanted = [tensor for tensor in given if tensor.requires_grad]
         return torch.autograd.grad(_total(results), wanted, allow_unused=True), _detached(results)
 
@@ -38,7 +38,7 @@ def second_gradient(program: Function, *tensors: torch.Tensor) -> Any:
     with torch.enable_grad():
         given = [_leaf(tensor) for tensor in tensors]
         wanted = [tensor for tensor in given if tensor.requires_grad]
-        total = _total(program(*[tensor.clone() for tensor in given]))
+        total = _total(_cloned(program, given))
         firsts = torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True)
         squares = [first.square() for first in firsts if first is not None and first.requires_grad]
         return torch.autograd.grad(_total(squares), wanted, allow_unused=True)
@@ -69,7 +69,7 @@ def forward_derivative(program: Function, *tensors: torch.Tensor) -> Any:
 
 def vectorized(program: Function, *tensors: torch.Tensor) -> Any:
     """Two sets of tensors at once."""
-    return torch.vmap(lambda *given: _cloned(program, given))(*[torch.stack([each, each.flip(0)]) for each in tensors])
+    return torch.vmap(lambda *given: _cloned(program, given))(*_with_reversed(tensors))
 
 
 def vectorized_rows(program: Function, *tensors: torch.Tensor) -> Any:
@@ -81,7 +81,7 @@ def vectorized_rows(program: Function, *tensors: torch.Tensor) -> Any:
 def vectorized_gradients(program: Function, *tensors: torch.Tensor) -> Any:
     """The gradients of both sets of tensors."""
     of_one = torch.func.grad(lambda *given: _total(_cloned(program, given)), _floating(tensors))
-    return torch.vmap(of_one)(*[torch.stack([each, each.flip(0)]) for each in tensors])
+    return torch.vmap(of_one)(*_with_reversed(tensors))
 
 
 def checkpointed(program: Function, *tensors: torch.Tensor) -> Any:
@@ -136,6 +136,11 @@ def _floating(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
 
 def _is_floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _with_reversed(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """A second set of tensors beside the first, along a new axis."""
+    return [torch.stack([each, each.flip(0)]) for each in tensors]
 
 
 def _cloned(program: Function, tensors: Sequence[torch.Tensor]) -> Any:
