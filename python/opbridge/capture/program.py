@@ -14,7 +14,7 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import with_names
 from opbridge.capture.symbolic_sizes.numbers import emit_integer, integer_parts
 from opbridge.errors import FileError, UnsupportedError
 from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
-from opbridge.torch_compat.symbols import finite_bound
+from opbridge.torch_compat.symbols import expression_of, finite_bound
 
 if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
@@ -230,7 +230,7 @@ def note_layout(builder: _core.ProgramBuilder, value: Any, tensor: torch.Tensor,
     layout: dict[str, Any] = {}
     if not _is_contiguous(tensor):
         layout["self_stride"] = list(sizes.shape(tensor.stride()))
-    if _expression(tensor.storage_offset()) != 0:
+    if expression_of(tensor.storage_offset()) != 0:
         layout["self_offset"] = sizes.shape((tensor.storage_offset(),))[0]
     if layout:
         builder.call("opbridge::memory_layout", ("self",), (value,), layout, [], "", "")
@@ -238,17 +238,13 @@ def note_layout(builder: _core.ProgramBuilder, value: Any, tensor: torch.Tensor,
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
     """Unlike ``tensor.is_contiguous()``, adds no guard."""
-    shape = [_expression(size) for size in tensor.shape]
+    shape = [expression_of(size) for size in tensor.shape]
     expected: Any = 1
     for size, stride in zip(reversed(shape), reversed(tensor.stride()), strict=True):
-        if size != 1 and _expression(stride) != expected:
+        if size != 1 and expression_of(stride) != expected:
             return 0 in shape
         expected = expected * size
     return True
-
-
-def _expression(size: int | torch.SymInt) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _limits(expr: Any, env: Any) -> tuple[int | None, int | None]:

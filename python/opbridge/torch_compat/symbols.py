@@ -133,6 +133,11 @@ FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in 
 LOGGER = symbolic_shapes.__name__
 
 
+def expression_of(size: int | torch.SymInt) -> Any:
+    """sympy's expression of a symbolic size; a number itself."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
 def expanded_size(frame: FrameType) -> Any:
     """The size that is being expanded, if the function of ``frame`` expands a tensor to given sizes; otherwise None."""
     return frame.f_locals.get("x") if frame.f_code is _EXPAND else None

@@ -33,12 +33,13 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
-from opbridge.capture.torchscript.loops import check_alike, expression_of, fixed, standing_for, take
+from opbridge.capture.torchscript.loops import check_alike, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.torch_compat.symbols import expression_of
 
 _INTEGERS = (int, torch.SymInt)
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand

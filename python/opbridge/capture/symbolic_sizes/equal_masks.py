@@ -9,6 +9,7 @@ import torch
 from opbridge.capture.rewrites.replaced_functions import Function, Replacements
 from opbridge.torch_compat import FakeTensor, pytree
 from opbridge.torch_compat.fake_tensors import number_of_writes, share_found_count
+from opbridge.torch_compat.symbols import expression_of
 
 
 class _State(NamedTuple):
@@ -112,12 +113,8 @@ def _masked_select(function: Function, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _by_index(input: torch.Tensor, mask: torch.Tensor, *, out: None = None) -> Any:
-    has_mask_of_its_shape = [*map(_expression, input.shape)] == [*map(_expression, mask.shape)]
+    has_mask_of_its_shape = [*map(expression_of, input.shape)] == [*map(expression_of, mask.shape)]
     return input[mask] if mask.dtype == torch.bool and has_mask_of_its_shape else NotImplemented
-
-
-def _expression(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 SELECTIONS: Replacements = {torch.masked_select: _masked_select, torch.Tensor.masked_select: _masked_select}

@@ -13,7 +13,7 @@ from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import free_unbacked_symbols
+from opbridge.torch_compat.symbols import expression_of, free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
 _INTEGERS = (int, torch.SymInt)
@@ -226,8 +226,7 @@ def is_known(size: Any, known: frozenset[Any]) -> bool:
 
 
 def _common(a: Any, b: Any, known: frozenset[Any], pair: Any) -> Any:
-    of_a, of_b = (size.node.expr if type(size) is torch.SymInt else size for size in (a, b))
-    if of_a == of_b and is_known(a, known):
+    if expression_of(a) == expression_of(b) and is_known(a, known):
         return a
     fake: Any = pair[0] if hasattr(pair[0], "fake_mode") else pair[1]
     size = fake.fake_mode.shape_env.create_unbacked_symint()

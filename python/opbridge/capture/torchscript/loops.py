@@ -12,7 +12,7 @@ from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import always
+from opbridge.torch_compat.symbols import always, expression_of
 
 _NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
 _INTEGERS = (int, torch.SymInt)
@@ -132,7 +132,3 @@ def check_alike(before: Any, after: Any) -> None:
         alike = after is before or (before is not UNINITIALIZED and type(after) is type(before) and after == before)
     if not alike:
         raise NotRecorded
-
-
-def expression_of(size: Any) -> Any:
-    return size.node.expr if type(size) is torch.SymInt else size

@@ -23,6 +23,7 @@ from opbridge.torch_compat import (
     forward_mode_is_innermost,
     transforms_are_active,
 )
+from opbridge.torch_compat.symbols import expression_of
 
 _ATEN: Any = torch.ops.aten
 
@@ -107,7 +108,7 @@ def _length(transform: OpOverload, n: Any) -> Any:
 
 
 def _may_differ(size: Any, length: Any) -> bool:
-    a, b = (each.node.expr if isinstance(each, torch.SymInt) else each for each in (size, length))
+    a, b = expression_of(size), expression_of(length)
     return bool(a != b) and not all(isinstance(each, int) or each.is_number for each in (a, b))
 
 
