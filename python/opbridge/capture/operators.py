@@ -56,8 +56,8 @@ class Operator:
 
 
 def aten_overload(name: str) -> OpOverload:
-    """The overload of a name such as ``clamp.Tensor`` or ``clamp``."""
-    packet, _, overload = name.partition(".")
+    """The overload of a name such as ``clamp.Tensor``, ``clamp`` or ``aten::clamp``."""
+    packet, _, overload = name.removeprefix("aten::").partition(".")
     found: OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")
     return found
 

@@ -34,14 +34,11 @@ def compute_with_zero_derivatives() -> Iterator[None]:
     """Replaces the kernels, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, kernel in _KERNELS.items():
-            replace_kernel(library, _overload(name), kernel, KEY)
+            replace_kernel(library, aten_overload(name), kernel, KEY)
         for name in _ON_MEMORY:
-            replace_kernel(library, _overload(name), _on_memory(_overload(name)), KEY)
+            operator = aten_overload(name)
+            replace_kernel(library, operator, _on_memory(operator), KEY)
         yield
-
-
-def _overload(name: str) -> OpOverload:
-    return aten_overload(name.removeprefix("aten::"))
 
 
 def _zeros_like(like: torch.Tensor, sizes: Sequence[Size], *_: Any) -> torch.Tensor:

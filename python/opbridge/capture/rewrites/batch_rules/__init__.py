@@ -31,7 +31,7 @@ def keep_batches_symbolic() -> Iterator[None]:
     """Replaces the rules, for all threads: they are right for any call."""
     with scoped_library("aten", "IMPL") as library:
         for name, make in _RULES.items():
-            operator = aten_overload(name.removeprefix("aten::"))
+            operator = aten_overload(name)
             add_batch_rule(library, operator, make(operator))
         for name in _DECOMPOSED:
             decompose_batches(library, aten_overload(name))
