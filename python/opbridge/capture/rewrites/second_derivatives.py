@@ -26,18 +26,12 @@ def differentiate_again() -> Iterator[None]:
     """Replaces what autograd calls for the operators, for all threads: it is right for any call."""
     before = _expected.set(True)
     try:
-        with _replaced_kernels():
+        with scoped_library("aten", "IMPL") as library:
+            for name, kernel in _KERNELS.items():
+                replace_kernel(library, aten_overload(name), kernel, AUTOGRAD)
             yield
     finally:
         _expected.reset(before)
-
-
-@contextlib.contextmanager
-def _replaced_kernels() -> Iterator[None]:
-    with scoped_library("aten", "IMPL") as library:
-        for name, kernel in _KERNELS.items():
-            replace_kernel(library, aten_overload(name), kernel, AUTOGRAD)
-        yield
 
 
 def _sgn(x: torch.Tensor) -> torch.Tensor:

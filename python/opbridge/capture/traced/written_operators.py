@@ -116,14 +116,18 @@ def _resized(transform: OpOverload) -> Callable[..., torch.Tensor]:
     def call(x: torch.Tensor, n: Any, dim: int = -1, *options: Any, **named: Any) -> torch.Tensor:
         length = _length(transform, n)
         kept = torch.sym_min(x.shape[dim], length)
-        after = [0] * (2 * (x.dim() - 1 - dim % x.dim()))
-        padded = torch.constant_pad_nd(x.narrow(dim, 0, kept), [*after, 0, length - kept])
+        padded = _padded(x.narrow(dim, 0, kept), dim, 0, length - kept)
         if _resizes(transform, padded, n, dim):
             raise _resizing_refusal(transform)
         result: torch.Tensor = transform(padded, n, dim, *options, **named)
         return result
 
     return call
+
+
+def _padded(x: torch.Tensor, dim: int, before: Any, after: Any, value: float = 0) -> torch.Tensor:
+    later_axes = [0] * (2 * (x.dim() - 1 - dim % x.dim()))
+    return torch.constant_pad_nd(x, [*later_axes, before, after], value)
 
 
 def _resizing_refusal(transform: OpOverload) -> UnsupportedError:
@@ -149,10 +153,9 @@ def _placed(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     kept = [tensor for tensor in tensors if tensor.dim() == rank]  # others are empty, and left out
     dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
     ends = list(itertools.accumulate(tensor.shape[dim] for tensor in kept))
-    after = [0] * (2 * (rank - 1 - dim % rank))
     zero = -0.0 if dtype.is_floating_point else 0  # which changes no number that it is added to
     padded = [
-        torch.constant_pad_nd(tensor.to(dtype), [*after, end - tensor.shape[dim], ends[-1] - end], zero)
+        _padded(tensor.to(dtype), dim, end - tensor.shape[dim], ends[-1] - end, zero)
         for tensor, end in zip(kept, ends, strict=True)
     ]
     return functools.reduce(torch.add, padded)
