@@ -47,6 +47,29 @@ _STEPS = (  # what precedes the loop, a step, and what follows the loop
     ("{new} = {f2}.sum(0)", "if t > 0:\n    {new} = {new} * row\nelse:\n    {new} = {new} - row", ""),
     ("{new} = {f2}.sum(0)", "{new} = row if t == 1 else {new} + t", ""),
     ("{new}, last = {f2}[0] * 0, None", "{new} = {new} + (row if last is None else row - last)\nlast = row", ""),
+    ("{new}, w = {f2}[0] * 0, 1.0", "{new} = {new} + row * w\nw *= 0.5", "{new} = {new} - w"),
+    ("a, b, o = 1.0, 0.5, []", "a, b = b, a + b * {c}\no.append(row * a)", "{new} = torch.stack(o) + b"),
+    ("o, w = [], 2.0", "w = w * 0.5 if t % 2 else w + 1\no.append(w)", "{new} = torch.tensor(o)"),
+    ("o = []", "o.append([t, 2 * t])", "{new} = torch.tensor(o)"),
+    ("o = []", "o.append(row.sum().item())", "{new} = torch.tensor(o)"),
+    ("s = 0.0", "s += float(row[0])", "{new} = {f2} * s"),
+    ("n = 0", "n += int(row[0] > {c})", "{new} = {f2} * n"),
+    ("o = []", "k = int(row[-1] > {c})\no.append({f2}[k] * k)", "{new} = torch.stack(o)"),
+    ("o = []", "o.append(row[: int(row[0] > {c}) + 1].sum())", "{new} = torch.stack(o)"),
+    ("{new} = {f2}.clone()", "{new}[t, int(row[0] > {c}) :] = {c}", ""),
+    (
+        "{new}, best = {f2}[0], -1e3",
+        "if row.sum() > best:\n    best = row.sum().item()\n    {new} = row + t",
+        "{new} = {new} - best",
+    ),
+    ("{new}, k = {f2}[0], 0", "if row[0] > {c}:\n    k, {new} = k + 1, {new} + row", "{new} = {new} * k"),
+    (
+        "{new} = {f2}.sum(0)",
+        "if t > 0 and {f2}[t - 1, 0] > row[0]:\n    {new} = {new} + row\n"
+        "elif (row > {c}).any() or t == 1:\n    {new} *= 2",
+        "",
+    ),
+    ("o, k = [], ({f2}[:, 0] > {c}).long().tolist()", "o.append(row * k[t])", "{new} = torch.stack(o) + sum(k)"),
 )
 
 

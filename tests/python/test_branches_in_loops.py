@@ -272,14 +272,6 @@ def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
     return h * len(kept["last"])
 
 
-def by_data(self: Any, x: torch.Tensor) -> Any:
-    h = torch.zeros(x.shape[0], 6)
-    for t in range(x.shape[1]):
-        if t > 0 and h.sum() > 0:
-            h = h + x[:, t]
-    return h
-
-
 REFUSED = (
     (some_items, "outside of the loop"),
     (read_by_another_name, "outside of the loop"),
@@ -288,7 +280,6 @@ REFUSED = (
     (written_afterwards, "a branch or a loop returns unchanged"),
     (kept_in_a_set, "outside of the loop"),
     (kept_in_a_dict, "outside of the loop"),
-    (by_data, "branch by data"),
 )
 
 

@@ -127,11 +127,11 @@ def test_a_size_that_a_branch_compares_is_told(
 )
 def test_messages_have_the_names_of_the_sizes(dynamic: Any, name: str, capture: Any) -> None:
     def counted(x: torch.Tensor) -> torch.Tensor:
-        return x * sum(range(x.shape[0] // 2))
+        return x * len(bytes(x.shape[0] // 2))
 
     def chosen(x: torch.Tensor) -> torch.Tensor:
         found = x[x[:, 0] > 0.5]
-        return found * sum(range(found.shape[0] + x.shape[0]))
+        return found * len(bytes(found.shape[0] + x.shape[0]))
 
     functions: list[tuple[Callable[..., Any], str]] = [
         (lambda x: x.squeeze(0), f"the dynamic size '{name}', which"),

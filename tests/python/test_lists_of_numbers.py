@@ -105,6 +105,52 @@ def listed(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(columns, 1), torch.stack(list(x.unbind(1))), torch.tensor(list(range(len(x)))) + len(list(*ones))
 
 
+def ranges(self: Any, x: torch.Tensor) -> Any:
+    rows, steps = range(x.shape[0]), range(x.shape[1] - 1, -1, -1)
+    sums = []
+    for row in rows:
+        sums.append(x[row].sum() * row)
+    return (
+        torch.stack(sums),
+        torch.tensor(rows),
+        torch.LongTensor(steps),
+        torch.as_tensor(range(2, x.shape[1] + 2), dtype=torch.float32),
+        x * sum(rows),
+        x * len(rows),
+    )
+
+
+def indices(self: Any, x: torch.Tensor) -> Any:
+    last = (x[:, 0, 0].abs() * 100).long() % x.shape[1]
+    written = x.clone()
+    written[range(0, len(x), 2)] = 0
+    written[range(len(x)), last] += 1
+    return (
+        x[range(len(x)), last],
+        x[list(range(x.shape[0])), -1],
+        x[:, range(x.shape[1] - 1)],
+        x[list(reversed(range(len(x))))][:, [0] + list(range(1, x.shape[1]))],  # noqa: RUF005
+        x[tuple(range(len(x))), 0],
+        x[[0] * len(x)],
+        x[[[i] for i in range(len(x))], [[0, -1]]],
+        written,
+    )
+
+
+def of_lists(self: Any, x: torch.Tensor) -> Any:
+    rows = []
+    for i in range(x.shape[0]):
+        row = [i, i]
+        row[1] = i * i
+        rows.append(row)
+    pairs = [[i, i + 1] for i in range(x.shape[1])]
+    return torch.tensor(pairs), torch.tensor(rows), torch.tensor([[1, 2]] * x.shape[0])
+
+
+def from_data(self: Any, x: torch.Tensor) -> Any:
+    return torch.tensor([row.sum().item() for row in x])
+
+
 RIGHT = (
     lengths,
     element_types,
@@ -120,6 +166,10 @@ RIGHT = (
     sums_of_packed,
     sums_of_bytes,
     listed,
+    ranges,
+    indices,
+    of_lists,
+    from_data,
 )
 
 
@@ -170,12 +220,32 @@ def sizes(self: Any, x: torch.Tensor) -> Any:
     return torch.zeros([1] * x.shape[0])
 
 
-def of_lists(self: Any, x: torch.Tensor) -> Any:
-    return torch.tensor([[i, i + 1] for i in range(x.shape[1])])
+def of_lists_held_twice(self: Any, x: torch.Tensor) -> Any:
+    rows, row = [], [0, 0]
+    for i in range(x.shape[0]):
+        row = [i, i]
+        rows.append(row)
+    row[0] = 9
+    return torch.tensor(rows)
 
 
-def from_data(self: Any, x: torch.Tensor) -> Any:
-    return torch.tensor([row.sum().item() for row in x])
+def of_lists_of_another_list(self: Any, x: torch.Tensor) -> Any:
+    first = [[0, 0]]
+    rows = first + [[i, i] for i in range(x.shape[0])]
+    first[0][0] = 9
+    return torch.tensor(rows)
+
+
+def number_for_each_axis(self: Any, x: torch.Tensor) -> Any:
+    return x[tuple(range(x.shape[0]))]
+
+
+def numbers_for_some_axes(self: Any, x: torch.Tensor) -> Any:
+    return x[(0,) + tuple([0] * x.shape[0])]  # noqa: RUF005
+
+
+def tuple_for_each_axis(self: Any, x: torch.Tensor) -> Any:
+    return x[[(0, 1) for _ in range(x.shape[0])]]
 
 
 REFUSED = (
@@ -186,8 +256,11 @@ REFUSED = (
     compared,
     repeated_again,
     sizes,
-    of_lists,
-    from_data,
+    of_lists_held_twice,
+    of_lists_of_another_list,
+    number_for_each_axis,
+    numbers_for_some_axes,
+    tuple_for_each_axis,
 )
 
 

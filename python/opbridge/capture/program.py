@@ -53,7 +53,8 @@ class Sizes:
         self._dims: dict[Any, _core.Dim] = {}
         self._symbols: dict[str, _core.Dim] = {}
         self._emit: Emit | None = None
-        self.read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number read from a tensor → its value
+        # torch's symbol of a number read from a tensor → a function that returns its value where it is called
+        self.read: dict[Any, Callable[[], _core.ProgramValue]] = {}
         self._computed: dict[Any, Any] = {}  # part of an expression → the symbol of the node that computes it
 
     def compute_with(self, emit: Emit) -> None:

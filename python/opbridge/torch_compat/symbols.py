@@ -133,9 +133,9 @@ FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in 
 LOGGER = symbolic_shapes.__name__
 
 
-def expression_of(size: int | torch.SymInt) -> Any:
-    """sympy's expression of a symbolic size; a number itself."""
-    return size.node.expr if isinstance(size, torch.SymInt) else size
+def expression_of(number: int | float | torch.SymInt | torch.SymFloat) -> Any:
+    """sympy's expression of a symbolic number; any other number itself."""
+    return number.node.expr if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
 
 
 def expanded_size(frame: FrameType) -> Any:

@@ -259,7 +259,7 @@ class _Bridge:
             return None
         output = next(outputs)
         if isinstance(value, torch.SymFloat) and self._builder is self._outermost:  # where _emit_number adds nodes
-            self._sizes.read[value.node.expr] = output
+            self._sizes.read[value.node.expr] = lambda: output
         return self._sizes.dim(value) if isinstance(value, torch.SymInt) else output
 
     def _resolve(self, argument: Any) -> Any:

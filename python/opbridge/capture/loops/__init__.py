@@ -15,6 +15,7 @@ from types import CodeType, FrameType, FunctionType
 
 from opbridge.capture.failures import T
 from opbridge.capture.loops.counting import tests_of_counting
+from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.syntax import running_line
 from opbridge.errors import UnsupportedError
 
@@ -58,14 +59,22 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
     as a call of ``opbridge.capture.loops.runtime``. In other threads, the function does what it did before."""
     replaced: dict[FunctionType, CodeType] = {}
     while True:
-        with note_loops() as noted, _with_code(replaced):
-            try:
-                return capture()
-            except UnsupportedError:
-                new = {each: code for each, code in _with_calls(noted).items() if each not in replaced}
-                if not new:
-                    raise
-        replaced |= new
+        held: list[Warned] = []
+        try:
+            with note_loops() as noted, _with_code(replaced), hold_warnings() as held:
+                captured = capture()
+        except UnsupportedError:
+            new = {each: code for each, code in _with_calls(noted).items() if each not in replaced}
+            if not new:
+                show_warnings(held)
+                raise
+            replaced |= new
+        except BaseException:
+            show_warnings(held)
+            raise
+        else:
+            show_warnings(held)
+            return captured
 
 
 def _with_calls(noted: Iterable[CodeType]) -> dict[FunctionType, CodeType]:

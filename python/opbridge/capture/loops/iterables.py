@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.loops.lists import ListOfRows, Rows, UnreadList
+from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
@@ -37,8 +37,8 @@ def items_of(iterable: Any) -> Any:
     if isinstance(iterable, ListOfRows):
         iterable = iterable.rows
     elif isinstance(iterable, UnreadList):
-        same, count = iterable.same, fixed(iterable.length)
-        return [same] * count if type(count) is int else Items(count, lambda _: same)
+        count = fixed(iterable.length)
+        return list(map(iterable.get, range(count))) if type(count) is int else Items(count, iterable.get)
     if (
         isinstance(iterable, torch.Tensor)
         and iterable.dim()
@@ -49,7 +49,7 @@ def items_of(iterable: Any) -> Any:
 
 
 def range_of(*limits: Any) -> Any:
-    """``range``, also of symbols."""
+    """``range``, also of symbols: a Range if the number of items is symbolic."""
     start, stop, step = (0, *limits, 1) if len(limits) == 1 else (*limits, 1)[:3]
     if torch.SymInt not in map(type, limits) or type(step) is not int or step == 0:
         return range(*limits)
@@ -59,7 +59,7 @@ def range_of(*limits: Any) -> Any:
     count = fixed(count)
     if type(count) is not torch.SymInt:
         return range(*limits)
-    return Items(not_negative(count), lambda i: start + i * step)
+    return Range(start, not_negative(count), step)
 
 
 def not_negative(count: torch.SymInt) -> Any:
@@ -101,7 +101,7 @@ class Counted:
         distance = self._distance(start)
         if fixed(distance - self._distance(start + step)) != abs(step):
             return None  # it does not come closer to its end, or is not made of integers
-        items = range_of(start, start + (distance if step > 0 else -distance), step)
+        items = items_of(range_of(start, start + (distance if step > 0 else -distance), step))
         if not isinstance(items, Items):
             return None
         self.end = start + items.count * step
@@ -133,32 +133,46 @@ def zipped(*iterables: Any, **options: Any) -> Any:
     every = [items_of(each) for each in iterables]
     counts = {each.count.node.expr if isinstance(each, Items) else None for each in every}
     if options.keys() - {"strict"} or None in counts or len(counts) != 1:
-        return zip(*iterables, **options)  # noqa: B905 (the options are the model's)
+        return zip(*every, **options)  # noqa: B905 (the options are the model's)
     return Items(every[0].count, lambda i: tuple(each.get(i) for each in every))
 
 
 def parts_of(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """The result of ``owner.name(…)``, where ``name`` is unbind, split or chunk: a ListOfRows if it is a slice of a
-    tensor for each index of an axis of symbolic size."""
+    """The result of ``owner.name(…)``, where ``name`` is one of PARTS: a list that stands for an item for each index
+    of an axis of symbolic size, if there is one."""
     tensor, given = (args[0], args[1:]) if owner is torch and args else (owner, args)
-    if isinstance(tensor, torch.Tensor) and (slices := PARTS[name](tensor, *given, **kwargs)) is not None:
-        return ListOfRows([Rows(slices)])
+    if isinstance(tensor, torch.Tensor) and (parts := PARTS[name](tensor, *given, **kwargs)) is not None:
+        return parts
     return getattr(owner, name)(*args, **kwargs)
 
 
-def _unbound(tensor: torch.Tensor, dim: int = 0) -> torch.Tensor | None:
-    return tensor.movedim(dim, 0) if type(fixed(tensor.shape[dim])) is torch.SymInt else None
+def _is_symbolic(tensor: torch.Tensor, dim: int) -> bool:
+    return type(fixed(tensor.shape[dim])) is torch.SymInt
 
 
-def _split(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> torch.Tensor | None:
-    rows = _unbound(tensor, dim) if type(split_size) is int and split_size == 1 else None
-    return None if rows is None else rows.unsqueeze(dim + 1 if dim >= 0 else dim)
+def _unbound(tensor: torch.Tensor, dim: int = 0) -> UnreadList | None:
+    return ListOfRows([Rows(tensor.movedim(dim, 0))]) if _is_symbolic(tensor, dim) else None
 
 
-def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> torch.Tensor | None:
+def _split(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> UnreadList | None:
+    if type(split_size) is not int or split_size != 1 or not _is_symbolic(tensor, dim):
+        return None
+    return ListOfRows([Rows(tensor.movedim(dim, 0).unsqueeze(dim + 1 if dim >= 0 else dim))])
+
+
+def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | None:
     size: Any = tensor.shape[dim]
     is_size = torch.SymInt is type(chunks) is type(size) and chunks.node.expr == size.node.expr
     return _split(tensor, 1, dim) if is_size else None
 
 
-PARTS: dict[str, Callable[..., torch.Tensor | None]] = {"unbind": _unbound, "split": _split, "chunk": _chunked}
+def _read(tensor: torch.Tensor) -> UnreadList | None:
+    return listed_numbers(tensor) if tensor.dim() == 1 and _is_symbolic(tensor, 0) else None
+
+
+PARTS: dict[str, Callable[..., UnreadList | None]] = {
+    "unbind": _unbound,
+    "split": _split,
+    "chunk": _chunked,
+    "tolist": _read,
+}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import torch
 
+from opbridge.capture.source import line_of_frame
+from opbridge.capture.symbolic_sizes.slices import is_never_negative
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, tensor_of_symbols, without_modes
 
@@ -36,6 +39,8 @@ def unread() -> list[torch.Tensor]:
 class UnreadList(list[Any]):
     """A list that can neither be read nor changed, but for what a class that is derived from it can."""
 
+    is_tuple = False  # whether it stands for a tuple of its items too
+
     @property
     def length(self) -> Any:
         """The number of items, which may be symbolic."""
@@ -45,6 +50,18 @@ class UnreadList(list[Any]):
     def same(self) -> Any:
         """What each item is."""
         self._refuse()
+
+    def get(self, index: Any) -> Any:
+        """The item with an index that is not negative."""
+        return self.same
+
+    def total(self) -> Any:
+        """The sum of the items, which are numbers."""
+        return self.same * self.length
+
+    def extremum(self, name: str) -> Any:
+        """The "min" or the "max" of the items, which are numbers."""
+        return self.same
 
     def _refuse(self) -> NoReturn:
         _refuse()
@@ -150,7 +167,8 @@ class ListOfRows(UnreadList):
 
 class ListOfNumbers(UnreadList):
     """Stands for a list of Python numbers, or of tuples of numbers: the rows of ``values``, of bool, int64 or float64.
-    Functions of torch that make a tensor of a list take it. It can be read if each item is ``same``."""
+    Functions of torch that make a tensor of a list take it. An item that is not the ``same`` as all others depends on
+    data."""
 
     def __init__(self, values: torch.Tensor, *same: Any) -> None:
         super().__init__(unread())
@@ -160,6 +178,29 @@ class ListOfNumbers(UnreadList):
     @property
     def same(self) -> Any:
         return self._same[0] if self._same else self._refuse()
+
+    def get(self, index: Any) -> Any:
+        if self._same:
+            return self.same
+        item = self._numbers()[index]
+        return tuple(each.item() for each in item) if item.dim() else item.item()
+
+    def __getitem__(self, index: Any) -> Any:
+        is_known = type(index) is int or (type(index) is torch.SymInt and is_never_negative(index))
+        return self.get(index) if is_known else super().__getitem__(index)
+
+    def total(self) -> Any:
+        return super().total() if self._same else self._number(self._numbers().sum())
+
+    def extremum(self, name: str) -> Any:
+        return self.same if self._same else self._number(getattr(torch, f"a{name}")(self._numbers()))
+
+    def _numbers(self) -> torch.Tensor:
+        """The values that a capture can read: no bools, which would be numbers only by a branch."""
+        return self._refuse() if self.values.dtype == torch.bool else self.values
+
+    def _number(self, value: torch.Tensor) -> Any:
+        return self._refuse() if self.values.dim() > 1 else value.item()
 
     @property
     def length(self) -> Any:
@@ -176,10 +217,42 @@ class ListOfNumbers(UnreadList):
         return self
 
     def __add__(self, items: Any) -> Any:
-        return ListOfNumbers(torch.cat([self.values, values_of_numbers(items)]))
+        return _joined(self, items)
 
     def __radd__(self, items: Any) -> Any:
-        return ListOfNumbers(torch.cat([values_of_numbers(items), self.values]))
+        return _joined(items, self)
+
+
+class Range(UnreadList):
+    """Stands for ``range(start, start + count * step, step)``."""
+
+    def __init__(self, start: Any, count: torch.SymInt, step: int) -> None:
+        super().__init__(unread())
+        self.start = start
+        self._count = count
+        self.step = step
+
+    @property
+    def length(self) -> Any:
+        return self._count
+
+    def __len__(self) -> int:
+        raise TypeError("the length is symbolic")  # [*range(n)] then calls __iter__
+
+    def __iter__(self) -> Iterator[Any]:
+        """Fixes the number of items."""
+        return (self.get(i) for i in range(int(self._count)))
+
+    def get(self, index: Any) -> Any:
+        return self.start + index * self.step
+
+    def total(self) -> Any:
+        return self.start * self._count + self.step * (self._count * (self._count - 1) // 2)
+
+    @property
+    def values(self) -> torch.Tensor:
+        numbers: torch.Tensor = torch.arange(self._count) * self.step + self.start
+        return numbers
 
 
 class Slots(UnreadList):
@@ -214,6 +287,7 @@ class Slots(UnreadList):
 
 def repeated(items: list[Any], count: torch.SymInt) -> Any:
     """Stands for ``items * count``; None if nothing can."""
+    items = frozen(items)
     item, *others = items
     if not others and isinstance(item, torch.Tensor):
         rows = item.unsqueeze(0).repeat(count, *[1] * item.dim())
@@ -232,9 +306,24 @@ def is_of_numbers(item: Any) -> bool:
     return type(item) in _NUMBERS or (type(item) is tuple and all(type(each) in _NUMBERS for each in item))
 
 
+def frozen(items: list[Any]) -> list[Any]:
+    """The items, with tuples for the lists that nothing but ``items`` holds: nothing can change these if ``items`` is
+    used no more."""
+    (alone,) = _references([[]])
+    counts = _references(items)
+    return [
+        tuple(each) if type(each) is list and count == alone else each
+        for each, count in zip(items, counts, strict=True)
+    ]
+
+
+def _references(items: list[Any]) -> list[int]:
+    return [sys.getrefcount(each) for each in items]
+
+
 def values_of_numbers(items: Iterable[Any]) -> torch.Tensor:
     """The items of a list, or one of them, as bool, int64 or float64. Refuses a list with anything else."""
-    if isinstance(items, ListOfNumbers):
+    if isinstance(items, (ListOfNumbers, Range)):
         return items.values
     if isinstance(items, Slots):
         return values_of_numbers([items.same]).repeat(items.capacity)
@@ -248,6 +337,14 @@ def values_of_numbers(items: Iterable[Any]) -> torch.Tensor:
     return tensor_of_symbols(numbers, dtype=dtype)
 
 
+def listed_numbers(tensor: torch.Tensor) -> ListOfNumbers | None:
+    """Stands for ``tensor.tolist()``, [n], which later writes to the tensor do not change; None if nothing can."""
+    if tensor.is_complex():
+        return None
+    dtype = torch.float64 if tensor.is_floating_point() else torch.bool if tensor.dtype == torch.bool else torch.int64
+    return ListOfNumbers(tensor.to(dtype, copy=True))
+
+
 def tensor_of_numbers(
     data: Any, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False, **_: Any
 ) -> torch.Tensor:
@@ -257,6 +354,23 @@ def tensor_of_numbers(
     values = values_of_numbers(data)
     inferred = torch.get_default_dtype() if values.is_floating_point() else values.dtype
     return values.to(dtype=dtype or inferred, device=device, copy=True).requires_grad_(requires_grad)
+
+
+def _joined(first: Any, second: Any) -> ListOfNumbers:
+    made = ListOfNumbers(torch.cat([values_of_numbers(first), values_of_numbers(second)]))
+    made.is_tuple = any(isinstance(each, tuple) or getattr(each, "is_tuple", False) for each in (first, second))
+    return made
+
+
+def with_tensors(index: Any) -> Any:
+    """The index of a tensor with tensors for what stands for lists of numbers. Refuses a tuple, which has a number for
+    each axis, and a list of tuples, which torch takes for one."""
+    if isinstance(index, tuple):
+        return tuple(values_of_numbers(each) if isinstance(each, UnreadList) else each for each in index)
+    if not isinstance(index, UnreadList):
+        return index
+    values = values_of_numbers(index)
+    return _refuse() if index.is_tuple or values.dim() > 1 else values
 
 
 def _reversed(piece: torch.Tensor | Rows) -> torch.Tensor | Rows:
@@ -284,7 +398,7 @@ def _padded(sequences: ListOfRows, batch_first: bool = False, *_: Any, **__: Any
 def summed(items: Any, start: Any = 0) -> Any:
     """``sum(items, start)``"""
     if not isinstance(items, ListOfRows):
-        return start + items.same * items.length if isinstance(items, UnreadList) else sum(items, start)
+        return start + items.total() if isinstance(items, UnreadList) else sum(items, start)
     if not items.pieces:
         return start
     stacked = items.stacked()
@@ -328,5 +442,6 @@ def _tensor(item: Any) -> torch.Tensor:
 def _refuse() -> NoReturn:
     raise UnsupportedError(
         "a list with as many items as a dynamic size says can only be extended, indexed, summed, stacked and "
-        "concatenated, one of numbers made a tensor; compute with the tensor"
+        "concatenated, one of numbers made a tensor; compute with the tensor",
+        line_of_frame(sys._getframe(1)),
     )

@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from opbridge.capture.loops.lists import (
     Rows,
     Slots,
     UnreadList,
+    frozen,
     is_of_numbers,
     note_copies,
     values_of_numbers,
@@ -42,6 +43,7 @@ from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import expression_of
 
 _INTEGERS = (int, torch.SymInt)
+_FLOATS = (float, torch.SymFloat)
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
 
 
@@ -118,6 +120,13 @@ class _Counts(NotRecorded):
         self.index = index
 
 
+class _Changes(NotRecorded):
+    """A step changes the floating-point number that is the leaf with this index."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
 class _Lengthens(NotRecorded):
     """A step makes the tensor that is the leaf with this index longer: ``by`` how much along each axis."""
 
@@ -176,6 +185,8 @@ class _Loop(Variables):
                 self._let_grow([found.grown])
             except _Counts as found:
                 self.counting.add(found.index)
+            except _Changes as found:
+                return self._with_tensor(self.variables[found.index])
             except _Lengthens as found:
                 if found.index in self.lengthened:
                     raise
@@ -228,6 +239,22 @@ class _Loop(Variables):
         Variables.__init__(loop, [*self.values, *items[-count:]], self.whole)
         loop.step = step
         return loop.recorded()[:-count]
+
+    def _with_tensor(self, variable: int) -> tuple[Any, ...]:
+        """Records the loop with a tensor, [] of float64, for a floating-point number that is a variable."""
+
+        def step(item: Any, *given: Any) -> tuple[Any, ...]:
+            return _with_item(self.step(item, *_with_item(given, variable, torch.Tensor.item)), variable, as_tensor)
+
+        def as_tensor(number: Any) -> Any:
+            return torch.scalar_tensor(number, dtype=torch.float64) if type(number) in _FLOATS else number
+
+        if type(self.values[variable]) not in _FLOATS:
+            raise NotRecorded
+        loop = copy.copy(self)
+        Variables.__init__(loop, _with_item(self.values, variable, as_tensor), self.whole)
+        loop.step = step
+        return _with_item(loop.recorded(), variable, torch.Tensor.item)
 
     def _use_the_same(self, step: _Step, again: _Step) -> bool:
         """Whether both steps use the same tensors from outside. Each makes its own constants, as by torch.tensor."""
@@ -364,6 +391,9 @@ class _Step:
             are_integers = i not in before and type(leaf) in _INTEGERS and type(now) in _INTEGERS
             if are_integers and expression_of(now) != expression_of(leaf):
                 raise _Counts(i)
+            are_floats = i not in before and type(leaf) in _FLOATS and type(now) in _FLOATS
+            if are_floats and expression_of(now) != expression_of(leaf):
+                raise _Changes(i)
             by = self._lengthening(before.get(i, leaf), now)
             if by is None and i not in loop.lengthened:
                 check_alike(before.get(i, leaf), now)
@@ -389,6 +419,10 @@ class _Step:
         return by if is_longer and all(is_known(each, self._known) for each in by) else None
 
 
+def _with_item(values: Sequence[Any], index: int, change: Callable[[Any], Any]) -> tuple[Any, ...]:
+    return (*values[:index], change(values[index]), *values[index + 1 :])
+
+
 def _is_extended(items: list[Any], before: list[Any]) -> bool:
     """Whether items follow those before, or precede them."""
     return all(map(operator.is_, items, before)) or all(map(operator.is_, items[::-1], before[::-1]))
@@ -407,6 +441,7 @@ def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool, o
     if added is not rows[0]:
         note_copies.get()([added, *rows])
     own = before.pieces if isinstance(before, Slots) else before
+    own = frozen(own) if type(own) is list else own
     made = ListOfNumbers(added) if of_numbers else ListOfRows([Rows(added)])
     return made + own if at_front else own + made
 

@@ -15,13 +15,14 @@ from opbridge.capture.loops.lists import READING, UnreadList, repeated, summed
 from opbridge.capture.loops.variables import lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
+from opbridge.torch_compat import is_fake
 
 Step = Callable[..., tuple[Any, ...]]
 
 
 class Recording(Protocol):
-    """Makes a loop of symbolic length, and a branch of a step by the step's number, a node of the program. ``shared``
-    are the variables whose value may be a list that others hold too."""
+    """Makes a loop of symbolic length, and a branch of a step by the step's number or by data, a node of the program.
+    ``shared`` are the variables whose value may be a list that others hold too."""
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]: ...
 
@@ -43,7 +44,7 @@ class _Runtime:
             # One reference each is that of the variable, of ``values`` and of the call.
             shared = {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3 or _shares_lists(values[i])}
             return recorder.run(items, step, list(values), shared)
-        for item in iterable:
+        for item in items:
             values = step(item, *values)
         return values
 
@@ -51,7 +52,7 @@ class _Runtime:
         """``[make(item) for item in iterable]``"""
         recorder, items = recording.get(), items_of(iterable)
         if recorder is None or not isinstance(items, Items):
-            return [make(item) for item in iterable]
+            return [make(item) for item in items]
 
         def step(item: Any, made: list[Any]) -> tuple[list[Any]]:
             made.append(make(item))
@@ -71,15 +72,23 @@ class _Runtime:
         """``yes() if test else no()``"""
         return self.branch(test, lambda _: (yes(),), lambda _: (no(),), lambda: UNINITIALIZED)[0]
 
-    def both(self, first: Any, second: Callable[[], Any]) -> Any:
-        """``first and second()``"""
+    def both(self, first: Any, second: Callable[[], Any], is_plain: bool) -> Any:
+        """``first and second()`` of a test. Unless it ``is_plain``, the second may fail if the first does not hold."""
         condition = _undecided(first)
-        return (second() if first else first) if condition is None else _logically("aten::__and__", condition, second())
+        if condition is None:
+            return second() if first else first
+        if is_plain:
+            return logically("aten::__and__", [condition, _truth_of(second())])
+        return self.chosen(condition, lambda: _truth_of(second()), lambda: False)
 
-    def either(self, first: Any, second: Callable[[], Any]) -> Any:
-        """``first or second()``"""
+    def either(self, first: Any, second: Callable[[], Any], is_plain: bool) -> Any:
+        """``first or second()``, likewise"""
         condition = _undecided(first)
-        return (first if first else second()) if condition is None else _logically("aten::__or__", condition, second())
+        if condition is None:
+            return first if first else second()
+        if is_plain:
+            return logically("aten::__or__", [condition, _truth_of(second())])
+        return self.chosen(condition, lambda: True, lambda: _truth_of(second()))
 
     def negated(self, value: Any) -> Any:
         """``not value``"""
@@ -106,7 +115,10 @@ class _Runtime:
 
     def tuple(self, items: Any) -> Any:
         """``tuple(items)``"""
-        return items if isinstance(items, UnreadList) else (*items,)
+        if not isinstance(items, UnreadList):
+            return (*items,)
+        items.is_tuple = True
+        return items
 
     sum = staticmethod(summed)
     counted = iterables.Counted
@@ -126,20 +138,23 @@ def _recording() -> Recording:
 
 
 def _undecided(test: Any) -> Truth | None:
-    """What a branch tests if it depends on the number of a step of a loop that is being recorded."""
+    """What a branch tests if it depends on data, or on the number of a step of a loop that is being recorded."""
     if recording.get() is None:
         return None
+    if is_fake(test) and all(type(size) is int and size == 1 for size in test.shape):
+        return Truth(test.reshape(()) != 0)
     truth = as_truth(fixed(test != 0 if type(test) is torch.SymInt else test))
     return truth if type(truth) is Truth else None
 
 
-def _logically(name: str, condition: Truth, value: Any) -> Any:
-    """The result of ``and`` or ``or`` of a condition and any other value."""
+def _truth_of(value: Any) -> Any:
+    """The truth of any value in a test that depends on data."""
     if type(value) is torch.SymInt:
         value = value != 0
     if type(value) is torch.SymBool:
-        value = Truth(torch.scalar_tensor(value, dtype=torch.bool))
-    return logically(name, [condition, value if type(value) is Truth else bool(value)])
+        return Truth(torch.scalar_tensor(value, dtype=torch.bool))
+    truth = _undecided(value)
+    return bool(value) if truth is None else truth
 
 
 def _shares_lists(value: Any) -> bool:

@@ -37,6 +37,7 @@ _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
+_RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _READING = frozenset(function.__name__ for function in READING)
 _OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
@@ -234,9 +235,10 @@ class _Rewriting(ast.NodeTransformer):
         """A test whose parts need no truth of their own."""
         if isinstance(node, ast.BoolOp):
             name = "both" if isinstance(node.op, ast.And) else "either"
+            is_plain = ast.Constant(all(_is_plain(each) or _is_of_sizes(each) for each in node.values))
             made = self._test(node.values[-1])
             for each in reversed(node.values[:-1]):
-                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made)]), node)
+                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made), is_plain]), node)
             return made
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return _placed(_call("negated", [self._test(node.operand)]), node)
@@ -283,8 +285,12 @@ class _Rewriting(ast.NodeTransformer):
         if (name := self._called(node, _OF_ALL_ITEMS)) and node.args:
             return self._of_all_items(node, name)
         self.generic_visit(node)
+        if self._called(node, _RANGE):
+            self.has_loops = True
+            return _placed(_call("range", node.args, node.keywords), node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             owner, method = node.func.value, ast.Constant(node.func.attr)
+            self.has_loops |= node.func.attr == "tolist"
             return _placed(_call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
             return _placed(_call("called", [node.func, *node.args], node.keywords), node)
@@ -359,9 +365,21 @@ def _without_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
     return changed
 
 
+def _is_plain(node: ast.expr) -> bool:
+    return all(isinstance(each, _PLAIN) for each in ast.walk(node))
+
+
+def _is_of_sizes(node: ast.AST) -> bool:
+    """Whether an expression computes with sizes, as ``t < x.shape[1] - 1`` does."""
+    match node:
+        case ast.Subscript(ast.Attribute(attr="shape")) | ast.Call(ast.Name("len") | ast.Attribute(attr="size")):
+            return True
+    return isinstance(node, _PLAIN) and all(map(_is_of_sizes, ast.iter_child_nodes(node)))
+
+
 def _parts_of(node: ast.expr) -> list[ast.expr]:
     """The comparisons of ``a < b < c`` or of ``a in (b, c)``, if their operands are names and numbers."""
-    if not isinstance(node, ast.Compare) or not all(isinstance(each, _PLAIN) for each in ast.walk(node)):
+    if not isinstance(node, ast.Compare) or not _is_plain(node):
         return [node]
     operands, last = [node.left, *node.comparators], node.comparators[-1]
     if isinstance(node.ops[0], ast.In) and len(node.ops) == 1 and isinstance(last, (ast.Tuple, ast.List, ast.Set)):

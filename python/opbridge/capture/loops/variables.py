@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from opbridge.capture.loops.lists import UnreadList, unread
+from opbridge.capture.loops.lists import UnreadList, frozen, unread
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.torch_compat import has_memory, pytree, storage_id
@@ -122,7 +122,7 @@ class Growing(UnreadList):
         """In the order in which the step has added them."""
         if (self._is_counted and len(self._added) != 1) or (self.at_front and self.reads):
             raise NotRecorded
-        return self._added
+        return frozen(self._added)
 
     def has_numbers(self) -> bool:
         """Whether the step has added Python numbers. It cannot add tensors too."""

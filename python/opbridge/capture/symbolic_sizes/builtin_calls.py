@@ -161,8 +161,8 @@ def patch_builtins() -> Iterator[None]:
 
     def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if length(args) == 1 and isinstance(args[0], UnreadList):
-                return args[0].same
+            if length(args) == 1 and isinstance(args[0], UnreadList) and not kwargs:
+                return args[0].extremum(original.__name__)
             if length(args) == 1 and isinstance(args[0], Iterator):
                 args = ([*args[0]],)
             values = args[0] if length(args) == 1 and isinstance(args[0], (list, tuple)) else args

@@ -16,7 +16,7 @@ from opbridge.capture.memory_layout import with_sizes
 from opbridge.capture.run_warnings import Location, warn_of_run_at
 from opbridge.capture.source import line_text
 from opbridge.capture.symbolic_sizes.decided import are_impossible, is_decided, truth_of_elements
-from opbridge.torch_compat.symbols import finite_bound
+from opbridge.torch_compat.symbols import finite_bound, free_unbacked_symbols
 
 if TYPE_CHECKING:
     from opbridge.capture.inputs import Inputs
@@ -240,10 +240,11 @@ class Branches:
         return self._attempts[-1]
 
     def warn_of_failed_attempts(self) -> None:
-        """Warns of branches that the last attempt did not ask: an earlier one may have fixed the answer."""
+        """Warns of branches that the last attempt did not ask: an earlier one may have fixed the answer, unless it
+        depends on data, whose symbols are new in each attempt."""
         known = {branch.answer for branch in self.asked}
         for branch in itertools.chain.from_iterable(self._attempts[:-1]):
-            if branch.answer not in known:
+            if branch.answer not in known and not free_unbacked_symbols(branch.asked):
                 branch.warn()
 
     @property

@@ -67,7 +67,7 @@ def number(expr: Any, env: Any, emit: Emit, sizes: Sizes) -> Any:
     ``env`` is the ShapeEnv of its symbols; ``sizes`` knows the numbers that operators have read from tensors.
     """
     if expr in sizes.read:
-        return sizes.read[expr]
+        return sizes.read[expr]()
     if expr.is_Integer:
         return int(expr)
     if expr.is_Number:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from opbridge.torch_compat.symbols import expression_of, free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
 _INTEGERS = (int, torch.SymInt)
+_FLOATS = (float, torch.SymFloat)
 
 
 class Truth:
@@ -76,7 +76,7 @@ def record_branch(
                 recorder.lift(body, tensor)
             made.append([with_tensors(value) for value in way()])
             for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way adds its own
-                if isinstance(leaf, (torch.Tensor, Truth)):
+                if isinstance(leaf, (torch.Tensor, torch.SymFloat, Truth)):
                     recorder.value_of(leaf.tensor if isinstance(leaf, Truth) else leaf)
     merge = _Merge(recorder, bodies, condition, known, with_numbers)
     results = [merge.values(*pair) for pair in zip(*made, strict=True)]
@@ -90,6 +90,8 @@ def record_branch(
         for tensor, _ in bodies[1].operands[len(bodies[0].operands) :]:
             recorder.lift(bodies[0], tensor)
     operands = bodies[1].operands
+    if any(a is not b for (a, _), (b, _) in zip(bodies[0].operands, operands, strict=True)):
+        raise NotRecorded
     for of_way in zip(*merge.pairs, strict=True):
         recorder.note_shared(bodies[1], zip(of_way, stand_ins, strict=True))
     graphs = [body.builder.finish() for body in bodies]
@@ -98,22 +100,16 @@ def record_branch(
     return [merge.finished(result, stand_ins) for result in results]
 
 
-class _Result:
-    """The index of a tensor or an integer among the node's results. With ``is_truth``, the tensor stands for a bool."""
-
-    def __init__(self, index: int, is_truth: bool) -> None:
-        self.index = index
-        self.is_truth = is_truth
-
-
 @dataclasses.dataclass(frozen=True)
-class _Float:
-    """The number ``a`` in one way and ``b`` in the other: ``is_a`` and ``is_b`` are 1 and 0 or the reverse."""
+class _Result:
+    """The index of a tensor or an integer among the node's results, and what makes it the value that it stands for."""
 
-    a: float
-    is_a: _Result
-    b: float
-    is_b: _Result
+    index: int
+    finished: Callable[[Any], Any]
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 class _Merge:
@@ -155,29 +151,29 @@ class _Merge:
         if type(a) is bool and type(b) is bool and a != b:
             return self._condition if a else Truth(torch.logical_not(self._condition.tensor))
         if Truth in (type(a), type(b)):
-            return self._tensor(self._decided(0, a), self._decided(1, b), is_truth=True)
+            return self._tensor(self._decided(0, a), self._decided(1, b), Truth)
         if type(a) is type(b) and isinstance(a, _PLAIN) and a == b:
             return a
         if type(a) in _INTEGERS and type(b) in _INTEGERS:
             is_same = type(a) is type(b) is torch.SymInt and a.node.expr == b.node.expr
             return a if is_same else self._integer(a, b)
-        if type(a) is float and type(b) is float and math.isfinite(a) and math.isfinite(b):
-            return _Float(a, self._integer(1, 0), b, self._integer(0, 1))
+        if self._with_numbers and type(a) in _FLOATS and type(b) in _FLOATS:
+            return self._tensor(self._float(0, a), self._float(1, b), torch.Tensor.item)
         raise NotRecorded
 
     def _integer(self, a: Any, b: Any) -> _Result:
         if not self._with_numbers:
             raise NotRecorded
         self.pairs.append((a, b))
-        return _Result(len(self.pairs) - 1, False)
+        return _Result(len(self.pairs) - 1, _itself)
 
-    def _tensor(self, a: Any, b: Any, is_truth: bool = False) -> _Result:
+    def _tensor(self, a: Any, b: Any, finished: Callable[[Any], Any] = _itself) -> _Result:
         if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
             raise NotRecorded
         if a.dtype != b.dtype or a.dim() != b.dim() or a.layout != b.layout:
             raise NotRecorded
         self.pairs.append((a, b))
-        return _Result(len(self.pairs) - 1, is_truth)
+        return _Result(len(self.pairs) - 1, finished)
 
     def _filled(self, index: int, value: Any, other: Any) -> Any:
         """A tensor like the other way's, for a value that this way leaves uninitialized."""
@@ -193,13 +189,13 @@ class _Merge:
                 return value.tensor.to(torch.bool).reshape(())
             return torch.full((), value, dtype=torch.bool) if type(value) is bool else value
 
+    def _float(self, index: int, value: Any) -> torch.Tensor:
+        with self._recorder.enter(self._bodies[index]):
+            return torch.scalar_tensor(value, dtype=torch.float64)
+
     def finished(self, value: Any, made: Sequence[Any]) -> Any:
         def leaf(each: Any) -> Any:
-            if type(each) is _Float:
-                return each.a * leaf(each.is_a) + each.b * leaf(each.is_b)
-            if type(each) is not _Result:
-                return each
-            return Truth(made[each.index]) if each.is_truth else made[each.index]
+            return each.finished(made[each.index]) if type(each) is _Result else each
 
         return pytree.tree_map(leaf, value)
 

@@ -16,6 +16,7 @@ from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
+    NUMBER_DTYPES,
     Result,
     Sizes,
     add_weight,
@@ -54,7 +55,6 @@ from opbridge.torch_compat import (
 from opbridge.torch_compat.fake_tensors import forget_value, note_write
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
-_NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 _OF_TYPES_AND_SIZES = frozenset({"dense_dim", "is_same_size", "result_type", "sparse_dim"})  # read no elements
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
 
@@ -147,9 +147,9 @@ class Recorder(WithBodies):
             if operator.written and not self._for_real:
                 for tensor in filter(has_memory, written_tensors(operator, args, kwargs)):
                     self._note_write(tensor)
-            if self._body and isinstance(value, _NUMBERS) and varies:
-                raise self.interrupt(NotRecorded())
             if isinstance(value, (bool, int, float, complex)):
+                if self._body and varies:
+                    raise self.interrupt(NotRecorded())
                 if varies and not (isinstance(value, bool) and is_check(sys._getframe(1))):
                     if not self._take_numbers and type(value) in (int, float):
                         raise self.interrupt(NumberDependsOnData())
@@ -314,7 +314,14 @@ class Recorder(WithBodies):
         elif made is not None:
             value = next(outputs)
             if isinstance(made, (torch.SymFloat, torch.SymBool)):
-                self._sizes.read[made.node.expr] = value
+                self._bind_number(made, value, varies)
+
+    def _bind_number(self, number: torch.SymFloat | torch.SymBool, value: _core.ProgramValue, varies: bool) -> None:
+        """Binds a tensor that stands for the number, so that bodies take it for an operand as they do tensors."""
+        with self.pause():
+            tensor = torch.empty((), dtype=NUMBER_DTYPES[type(number)])
+        self._bind(tensor, value, varies)
+        self._sizes.read[number.node.expr] = lambda: self._value_of(tensor)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         known = self._known.get(id(tensor))
