@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "roi.h"
 
@@ -31,9 +32,10 @@ void pool_position_sensitive(Context& context, TensorView<const T> input, Tensor
           "input must have fewer than 2^31 channels");
   const std::int64_t height = out.dim(2), width = out.dim(3);
   const std::int64_t per_roi = out.dim(1) * height * width;
+  const std::vector<std::int64_t> images = images_of(rois, input.dim(0));
   context.parallel_for(rois.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t roi = begin; roi < end; ++roi) {
-      const std::int64_t image = image_of(rois, roi, input.dim(0));
+      const std::int64_t image = images[static_cast<std::size_t>(roi)];
       // Output elements are in the order of their input channels.
       std::iota(channel_mapping.slice(roi).begin(), channel_mapping.slice(roi).end(), 0);
       const TensorView<T> result = out.slice(roi);

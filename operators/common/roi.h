@@ -23,21 +23,27 @@ inline void require_rois(const Shape& input, const Shape& rois, const Dim& colum
   require(pooled_width > 0, "the pooled width must be positive");
 }
 
-// The index of the region's image, checked.
+// The index of each region's image. The first region whose image is not one of `images` is an error.
 template <class T>
-std::int64_t image_of(TensorView<const T> rois, std::int64_t roi, std::int64_t images) {
-  const T index = rois(roi, 0);
-  require(index >= 0 && index < static_cast<T>(images),
-          [&] { return "region " + std::to_string(roi) + " is in an image that the input does not have"; });
-  return static_cast<std::int64_t>(index);
+std::vector<std::int64_t> images_of(TensorView<const T> rois, std::int64_t images) {
+  std::vector<std::int64_t> result;
+  result.reserve(static_cast<std::size_t>(rois.dim(0)));
+  for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
+    const T index = rois(roi, 0);
+    require(index >= 0 && index < static_cast<T>(images),
+            [&] { return "region " + std::to_string(roi) + " is in an image that the input does not have"; });
+    result.push_back(static_cast<std::int64_t>(index));
+  }
+  return result;
 }
 
 // The indices of the regions of each image.
 template <class T>
 std::vector<std::vector<std::int64_t>> by_image(TensorView<const T> rois, std::int64_t images) {
   std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(images));
-  for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
-    result[static_cast<std::size_t>(image_of(rois, roi, images))].push_back(roi);
+  std::int64_t roi = 0;
+  for (const std::int64_t image : images_of(rois, images)) {
+    result[static_cast<std::size_t>(image)].push_back(roi++);
   }
   return result;
 }

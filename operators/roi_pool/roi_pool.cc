@@ -58,9 +58,10 @@ OPBRIDGE_OPERATOR(
                                      TensorView<std::int32_t> argmax) {
       require(input.dim(2) * input.dim(3) < std::numeric_limits<std::int32_t>::max(),
               "an image must have fewer than 2^31 pixels");
+      const std::vector<std::int64_t> images = images_of(rois, input.dim(0));
       context.parallel_for(rois.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t roi = begin; roi < end; ++roi) {
-          const std::int64_t image = image_of(rois, roi, input.dim(0));
+          const std::int64_t image = images[static_cast<std::size_t>(roi)];
           pool(input.slice(image), rois.slice(roi), spatial_scale, out.slice(roi), argmax.slice(roi));
         }
       });
