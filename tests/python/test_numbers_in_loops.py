@@ -160,7 +160,7 @@ def inner_loop_of_data(self: Any, x: torch.Tensor) -> Any:
 def index_of_data(self: Any, x: torch.Tensor) -> Any:
     counts = torch.zeros(x.shape[1] + 1)
     for i, end in enumerate(lengths(x)):
-        counts[end] += x[i].sum()
+        counts[int(end)] += x[i].sum()
     return counts
 
 
@@ -202,8 +202,8 @@ def view_that_is_written(self: Any, x: torch.Tensor) -> Any:
 def views_written_later(self: Any, x: torch.Tensor) -> Any:
     seen, outputs = torch.zeros(x.shape[1] + 1), []
     for end in lengths(x):
-        outputs.append(seen[end])
-        seen[end] = 1
+        outputs.append(seen[int(end)])
+        seen[int(end)] = 1
     return torch.stack(outputs)
 
 
