@@ -133,6 +133,10 @@ FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in 
 LOGGER = symbolic_shapes.__name__
 
 
+INTEGERS = (int, torch.SymInt)
+FLOATS = (float, torch.SymFloat)
+
+
 def expression_of(number: int | float | torch.SymInt | torch.SymFloat) -> Any:
     """sympy's expression of a symbolic number; any other number itself."""
     return number.node.expr if isinstance(number, (torch.SymInt, torch.SymFloat)) else number

@@ -40,10 +40,8 @@ from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.messages import is_branch_on_data
-from opbridge.torch_compat.symbols import expression_of
+from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of
 
-_INTEGERS = (int, torch.SymInt)
-_FLOATS = (float, torch.SymFloat)
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
 
 
@@ -247,9 +245,9 @@ class _Loop(Variables):
             return _with_item(self.step(item, *_with_item(given, variable, torch.Tensor.item)), variable, as_tensor)
 
         def as_tensor(number: Any) -> Any:
-            return torch.scalar_tensor(number, dtype=torch.float64) if type(number) in _FLOATS else number
+            return torch.scalar_tensor(number, dtype=torch.float64) if type(number) in FLOATS else number
 
-        if type(self.values[variable]) not in _FLOATS:
+        if type(self.values[variable]) not in FLOATS:
             raise NotRecorded
         loop = copy.copy(self)
         Variables.__init__(loop, _with_item(self.values, variable, as_tensor), self.whole)
@@ -388,10 +386,10 @@ class _Step:
         for i, (leaf, now) in enumerate(zip(loop.leaves, after, strict=True)):
             if i in loop.written and now is not self._own[i]:
                 raise NotRecorded
-            are_integers = i not in before and type(leaf) in _INTEGERS and type(now) in _INTEGERS
+            are_integers = i not in before and type(leaf) in INTEGERS and type(now) in INTEGERS
             if are_integers and expression_of(now) != expression_of(leaf):
                 raise _Counts(i)
-            are_floats = i not in before and type(leaf) in _FLOATS and type(now) in _FLOATS
+            are_floats = i not in before and type(leaf) in FLOATS and type(now) in FLOATS
             if are_floats and expression_of(now) != expression_of(leaf):
                 raise _Changes(i)
             by = self._lengthening(before.get(i, leaf), now)

@@ -12,11 +12,9 @@ from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import expression_of, free_unbacked_symbols
+from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
-_INTEGERS = (int, torch.SymInt)
-_FLOATS = (float, torch.SymFloat)
 
 
 class Truth:
@@ -154,10 +152,10 @@ class _Merge:
             return self._tensor(self._decided(0, a), self._decided(1, b), Truth)
         if type(a) is type(b) and isinstance(a, _PLAIN) and a == b:
             return a
-        if type(a) in _INTEGERS and type(b) in _INTEGERS:
+        if type(a) in INTEGERS and type(b) in INTEGERS:
             is_same = type(a) is type(b) is torch.SymInt and a.node.expr == b.node.expr
             return a if is_same else self._integer(a, b)
-        if self._with_numbers and type(a) in _FLOATS and type(b) in _FLOATS:
+        if self._with_numbers and type(a) in FLOATS and type(b) in FLOATS:
             return self._tensor(self._float(0, a), self._float(1, b), torch.Tensor.item)
         raise NotRecorded
 

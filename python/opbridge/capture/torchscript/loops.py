@@ -12,10 +12,9 @@ from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import always, expression_of
+from opbridge.torch_compat.symbols import INTEGERS, always, expression_of
 
 _NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
-_INTEGERS = (int, torch.SymInt)
 _BOOLS = (bool, torch.SymBool, Truth)
 
 
@@ -92,7 +91,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _is_carried(value: Any) -> bool:
-    return isinstance(value, (torch.Tensor, torch.SymBool, *_INTEGERS))
+    return isinstance(value, (torch.Tensor, torch.SymBool, *INTEGERS))
 
 
 def standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
@@ -103,7 +102,7 @@ def standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
     if type(value) is torch.SymBool:
         with recorder.pause():
             return torch.empty((), dtype=torch.bool)
-    return env.create_unbacked_symint() if type(value) in _INTEGERS else value
+    return env.create_unbacked_symint() if type(value) in INTEGERS else value
 
 
 def take(recorder: Recorder, values: Sequence[Any]) -> None:
@@ -126,8 +125,8 @@ def check_alike(before: Any, after: Any) -> None:
                 a is b or expression_of(a) == expression_of(b) for a, b in zip(after.shape, before.shape, strict=True)
             )
         )
-    elif type(before) in _INTEGERS:
-        alike = type(after) in _INTEGERS
+    elif type(before) in INTEGERS:
+        alike = type(after) in INTEGERS
     else:
         alike = after is before or (before is not UNINITIALIZED and type(after) is type(before) and after == before)
     if not alike:

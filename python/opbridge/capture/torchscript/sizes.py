@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import pytree
-
-_INTEGERS = (int, torch.SymInt)
+from opbridge.torch_compat.symbols import INTEGERS
 
 
 class SizeTensor:
@@ -80,7 +79,7 @@ def computed(name: str, arguments: Sequence[Any]) -> SizeTensor | None:
     if compute is None or (in_place and type(arguments[0]) is not SizeTensor):
         return None
     given = [number_of(argument) for argument in arguments]
-    if not all(type(each) in _INTEGERS for each in given if not isinstance(each, (str, type(None)))):
+    if not all(type(each) in INTEGERS for each in given if not isinstance(each, (str, type(None)))):
         return None
     result = compute(*given)
     if result is None:
