@@ -60,21 +60,18 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
     replaced: dict[FunctionType, CodeType] = {}
     while True:
         held: list[Warned] = []
+        new: dict[FunctionType, CodeType] = {}
         try:
             with note_loops() as noted, _with_code(replaced), hold_warnings() as held:
-                captured = capture()
+                return capture()
         except UnsupportedError:
             new = {each: code for each, code in _with_calls(noted).items() if each not in replaced}
             if not new:
-                show_warnings(held)
                 raise
-            replaced |= new
-        except BaseException:
-            show_warnings(held)
-            raise
-        else:
-            show_warnings(held)
-            return captured
+        finally:
+            if not new:
+                show_warnings(held)
+        replaced |= new
 
 
 def _with_calls(noted: Iterable[CodeType]) -> dict[FunctionType, CodeType]:

@@ -228,9 +228,9 @@ class Range(UnreadList):
 
     def __init__(self, start: Any, count: torch.SymInt, step: int) -> None:
         super().__init__(unread())
-        self.start = start
+        self._start = start
         self._count = count
-        self.step = step
+        self._step = step
 
     @property
     def length(self) -> Any:
@@ -244,14 +244,14 @@ class Range(UnreadList):
         return (self.get(i) for i in range(int(self._count)))
 
     def get(self, index: Any) -> Any:
-        return self.start + index * self.step
+        return self._start + index * self._step
 
     def total(self) -> Any:
-        return self.start * self._count + self.step * (self._count * (self._count - 1) // 2)
+        return self._start * self._count + self._step * (self._count * (self._count - 1) // 2)
 
     @property
     def values(self) -> torch.Tensor:
-        numbers: torch.Tensor = torch.arange(self._count) * self.step + self.start
+        numbers: torch.Tensor = torch.arange(self._count) * self._step + self._start
         return numbers
 
 
@@ -362,7 +362,7 @@ def _joined(first: Any, second: Any) -> ListOfNumbers:
     return made
 
 
-def with_tensors(index: Any) -> Any:
+def index_with_tensors(index: Any) -> Any:
     """The index of a tensor with tensors for what stands for lists of numbers. Refuses a tuple, which has a number for
     each axis, and a list of tuples, which torch takes for one."""
     if isinstance(index, tuple):

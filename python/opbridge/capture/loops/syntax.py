@@ -235,7 +235,7 @@ class _Rewriting(ast.NodeTransformer):
         """A test whose parts need no truth of their own."""
         if isinstance(node, ast.BoolOp):
             name = "both" if isinstance(node.op, ast.And) else "either"
-            is_plain = ast.Constant(all(_is_plain(each) or _is_of_sizes(each) for each in node.values))
+            is_plain = ast.Constant(all(map(_is_of_sizes, node.values)))
             made = self._test(node.values[-1])
             for each in reversed(node.values[:-1]):
                 made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made), is_plain]), node)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.loops.lists import with_tensors
+from opbridge.capture.loops.lists import index_with_tensors
 from opbridge.capture.rewrites.assignments import assign, axes_of, is_mask, item
 
 
@@ -32,7 +32,7 @@ class ScalarMasks:
 
     def _with_axes(self, tensor: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
         """The tensor with one more axis for each 0-d mask, and the index of it."""
-        index = with_tensors(index)
+        index = index_with_tensors(index)
         parts = list(index) if isinstance(index, tuple) else [index]
         if not any(map(is_mask, parts)):
             return tensor, index
