@@ -9,6 +9,7 @@ from typing import TypeVar
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import users_frame
 from opbridge.errors import Error
+from opbridge.torch_compat.messages import is_branch_on_data
 
 T = TypeVar("T")
 
@@ -40,8 +41,9 @@ class Caught:
             self._error, self._location = before
 
     def report(self) -> None:
-        """Raises a refusal of opbridge again, and warns of any other error. Call it after the model has returned."""
-        if isinstance(self._error, Error):
+        """Raises a refusal of opbridge again, and that of a branch by data, and warns of any other error. Call it after
+        the model has returned."""
+        if isinstance(self._error, Error) or (self._error is not None and is_branch_on_data(self._error)):
             raise self._error
         if self._error is not None:
             text = next(iter(str(self._error).splitlines()), "")[:120]

@@ -2,7 +2,7 @@
 
 torch.export records operators above autograd, and misses the tensors that autograd saves. Its second pass, which
 resolves ``vmap``, supports no other transform of torch.func. The tracer captures such models instead, from one run on
-fake tensors. Like torch.export, it then refuses branches on data.
+fake tensors. It takes no way of a branch by data for granted either.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class _Differentiated(BaseException):
 
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
-    """Calls ``export()``. If the model computes a derivative, or is refused and uses vmap or loops over a dynamic axis,
-    returns ``trace()``."""
+    """Calls ``export()``. If the model computes a derivative, or is refused and uses vmap, loops over a dynamic axis or
+    branches by data, returns ``trace()``."""
     has_vmap = False
     enter_vmap = NESTING_OF_VMAP.original
 

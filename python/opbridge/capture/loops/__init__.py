@@ -1,17 +1,19 @@
-"""Python loops over a dynamic axis, as nodes with a body.
+"""Python loops over a dynamic axis, and branches by data, as nodes with bodies.
 
 A capture follows one run of the model, in which ``for t in range(x.shape[1])`` has as many steps as the example. Where
 that fixes a size, the function with the loop gets other code, in which the body of the loop is a function. The capture
-calls it once and records the body of a ``scan``.
+calls it once and records the body of a ``scan``. Where a function branches by data, as in ``if x.sum() > 0``, its ways
+become functions too, both of which the capture calls: they are the bodies of a ``cond``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MappingProxyType
 
 from opbridge.capture.failures import T
 from opbridge.capture.loops.counting import tests_of_counting
@@ -19,45 +21,68 @@ from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.syntax import running_line
 from opbridge.errors import UnsupportedError
 
-# The code of the user that has fixed a dynamic size.
-_fixing: ContextVar[set[CodeType] | None] = ContextVar("_fixing", default=None)
+
+@dataclasses.dataclass
+class Noted:
+    """Code of the user."""
+
+    fixing: set[CodeType] = dataclasses.field(default_factory=set)  # has fixed a dynamic size, perhaps in a loop
+    branching: set[CodeType] = dataclasses.field(default_factory=set)  # branches by data
+
+
+_noted: ContextVar[Noted | None] = ContextVar("_noted", default=None)
 
 
 def note_loop(frame: FrameType | None) -> None:
     """Notes that a size becomes constant in ``frame``, perhaps in a loop."""
-    noted = _fixing.get()
+    noted = _noted.get()
     if noted is not None and frame is not None:
-        noted.add(frame.f_code)
+        noted.fixing.add(frame.f_code)
+
+
+def note_branch(frame: FrameType) -> None:
+    """Notes that ``frame``, of the user's code, branches by data."""
+    noted = _noted.get()
+    if noted is None:
+        return
+    noted.branching.add(frame.f_code)
+    while frame.f_back is not None and frame.f_code in frame.f_back.f_code.co_consts:  # a comprehension
+        frame = frame.f_back
+        noted.branching.add(frame.f_code)
 
 
 @contextlib.contextmanager
-def note_loops() -> Iterator[set[CodeType]]:
-    """Yields the code that fixes a size meanwhile."""
-    noted: set[CodeType] = set()
-    token = _fixing.set(noted)
+def note_loops() -> Iterator[Noted]:
+    """Yields the code that fixes a size or branches by data meanwhile."""
+    noted = Noted()
+    token = _noted.set(noted)
     try:
         yield noted
     finally:
-        _fixing.reset(token)
+        _noted.reset(token)
 
 
 def stops_at_counting(frame: FrameType) -> bool:
     """Whether ``frame`` asks whether a ``while`` loop goes on that counts and can be a node."""
-    if _fixing.get() is None or running_line(frame) not in tests_of_counting(frame.f_code.co_filename):
+    if _noted.get() is None or running_line(frame) not in tests_of_counting(frame.f_code.co_filename):
         return False
     note_loop(frame)
-    return has_loops([frame.f_code])
+    return has_loops(Noted({frame.f_code}))
 
 
-def has_loops(noted: Iterable[CodeType]) -> bool:
-    """Whether a function with the noted code has a loop that can be a node."""
-    return bool(_with_calls(noted))
+def has_loops(noted: Noted) -> bool:
+    """Whether a function with the noted code has a loop or a branch that can be a node."""
+    branching = _functions_with(noted.branching)
+    return bool(_with_calls(_functions_with(noted.fixing) | branching, branching))
 
 
 def retry_with_loops(capture: Callable[[], T]) -> T:
-    """Calls ``capture()``. If it is refused and a function with a loop has fixed a size, calls it again, with the loop
-    as a call of ``opbridge.capture.loops.runtime``. In other threads, the function does what it did before."""
+    """Calls ``capture()``. If it is refused and a function with a loop has fixed a size, or one has branched by data,
+    calls it again, with the loop or the branch as a call of ``opbridge.capture.loops.runtime``. In other threads, the
+    function does what it did before."""
     replaced: dict[FunctionType, CodeType] = {}
+    branching: set[FunctionType] = set()
+    tried: set[tuple[CodeType, bool]] = set()
     while True:
         held: list[Warned] = []
         new: dict[FunctionType, CodeType] = {}
@@ -65,7 +90,12 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
             with note_loops() as noted, _with_code(replaced), hold_warnings() as held:
                 return capture()
         except UnsupportedError:
-            new = {each: code for each, code in _with_calls(noted).items() if each not in replaced}
+            branching |= _functions_with(noted.branching, replaced)
+            functions = _functions_with(noted.fixing, replaced) | branching
+            # A function that the model defines in its run is another one in each run.
+            again = {each for each in functions if (each.__code__, each in branching) not in tried}
+            tried |= {(each.__code__, each in branching) for each in again}
+            new = _with_calls(again, branching)
             if not new:
                 raise
         finally:
@@ -74,13 +104,22 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
         replaced |= new
 
 
-def _with_calls(noted: Iterable[CodeType]) -> dict[FunctionType, CodeType]:
-    """The functions that have the noted code, with the code that they have with their loops as calls."""
+def _functions_with(
+    codes: Iterable[CodeType], replaced: Mapping[FunctionType, CodeType] = MappingProxyType({})
+) -> set[FunctionType]:
+    """The functions that have one of the codes, or had it while they were ``replaced``."""
+    codes = set(codes)
+    having = {each for code in codes for each in gc.get_referrers(code) if isinstance(each, FunctionType)}
+    return having | {function for function, code in replaced.items() if code in codes}
+
+
+def _with_calls(functions: Iterable[FunctionType], branching: Collection[FunctionType]) -> dict[FunctionType, CodeType]:
+    """Those of the functions that have loops, or branches if they are ``branching``, with the code that they have with
+    these as calls."""
     from opbridge.capture.loops.runtime import RUNTIME
     from opbridge.capture.loops.syntax import code_with_calls
 
-    functions = (each for code in noted for each in gc.get_referrers(code) if isinstance(each, FunctionType))
-    codes = ((function, code_with_calls(function, RUNTIME)) for function in functions)
+    codes = ((function, code_with_calls(function, RUNTIME, function in branching)) for function in functions)
     return {function: code for function, code in codes if code is not None}
 
 

@@ -1,4 +1,4 @@
-"""Branches of the steps of a loop by the number of the step, as ``cond`` nodes in the body of the loop."""
+"""Branches by data, or by the number of a step of a loop, as ``cond`` nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.variables import MUTABLE, Growing, Variables, is_in_memory_of
+from opbridge.capture.loops.variables import MUTABLE, Growing, Variables
 from opbridge.capture.torchscript.branches import Truth, record_branch
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
@@ -17,26 +17,29 @@ Way = Callable[..., tuple[Any, ...]]
 _WRITTEN = object()
 
 
-def record_choice(recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The variables, which are ``values`` before, after the way that the condition chooses. Raises NotRecorded if the
-    choice cannot be a node."""
-    choice = _Choice(recorder, condition, ways, values)
+def record_choice(
+    recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any], shared: set[int]
+) -> tuple[Any, ...]:
+    """The variables, which are ``values`` before, after the way that the condition chooses; others may hold the lists
+    of those that are ``shared``. Raises NotRecorded if the choice cannot be a node."""
+    choice = _Choice(recorder, condition, ways, values, shared)
     while True:
         try:
             return choice.recorded()
         except WritesOutside as write:
-            new = {i for i, leaf in enumerate(choice.leaves) if is_in_memory_of(leaf, [write.tensor])} - choice.written
-            if not new:
-                raise
-            choice.written |= new
+            choice.note_write(write, dict(enumerate(choice.leaves)))
 
 
 class _Choice(Variables):
-    def __init__(self, recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any]) -> None:
+    def __init__(
+        self, recorder: Recorder, condition: Truth, ways: Sequence[Way], values: Sequence[Any], shared: set[int]
+    ) -> None:
         super().__init__(values)
         self._recorder = recorder
         self._condition = condition
         self._ways = ways
+        self._shared = shared
+        self._kept: dict[int, bool] = {}  # whether a variable that is a list or a dict still is the same one
         self._in_place: dict[int, bool] = {}  # whether the ways change a variable, such as a list, or assign another
         self._at_front: dict[int, bool] = {}  # whether a list grows at its front
 
@@ -74,6 +77,10 @@ class _Choice(Variables):
 
     def _result(self, index: int, start: Any, now: Any, own: Mapping[int, Any]) -> Any:
         """A variable after a way."""
+        if isinstance(start, MUTABLE):
+            is_kept = self._kept.setdefault(index, now is start)
+            if index in self._shared and is_kept != (now is start):
+                raise NotRecorded
         leaves, structure = pytree.tree_flatten(now)
         own_leaves = {i: each for i, each in own.items() if self.variables[i] == index}
         if own_leaves:
@@ -101,11 +108,11 @@ class _Choice(Variables):
                 value.insert(0, each) if self._at_front[index] else value.append(each)
             return value
         leaves, structure = pytree.tree_flatten(result)
-        if self._is_unchanged(index, leaves, structure):
+        if self._is_unchanged(index, leaves, structure) and self._kept.get(index, True):
             return value
         if any(leaf is _WRITTEN for leaf in leaves):
             raise NotRecorded
-        if not self._in_place[index]:
+        if not self._in_place.get(index, False):
             return result
         if not isinstance(value, MUTABLE):
             raise NotRecorded

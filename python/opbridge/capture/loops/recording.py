@@ -1,4 +1,4 @@
-"""Loops of symbolic length, as ``scan`` nodes of the program."""
+"""Loops of symbolic length, as ``scan`` nodes of the program, and branches by data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import itertools
 import operator
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from opbridge.capture.loops import runtime
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import (
@@ -26,15 +28,17 @@ from opbridge.capture.loops.lists import (
     note_copies,
     values_of_numbers,
 )
+from opbridge.capture.loops.repetitions import record_repetition
 from opbridge.capture.loops.runtime import Step, recording
-from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_in_memory_of, is_zero
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_zero
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
+from opbridge.capture.state.kinds import is_iterator
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
+from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData, refused
 from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
-from opbridge.capture.torchscript.loops import check_alike, fixed, standing_for, take
+from opbridge.capture.torchscript.loops import BOOLS, check_alike, fixed, flag, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
@@ -99,8 +103,62 @@ class _Loops:
             line_of_frame(sys._getframe(1)),
         )
 
-    def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any]) -> tuple[Any, ...]:
-        return record_choice(self._recorder, condition, ways, values)
+    def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any], shared: set[int]) -> tuple[Any, ...]:
+        def record(*ways: Step) -> tuple[Any, ...]:
+            return record_choice(self._recorder, condition, ways, values, shared)
+
+        return self._by_data(record, ways, values, "branches on a tensor", "ways")
+
+    def repeat(self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any]) -> tuple[Any, ...]:
+        def record(test: Callable[..., Any], step: Step) -> tuple[Any, ...]:
+            return record_repetition(self._recorder, condition, test, step, values)
+
+        return self._by_data(record, (test, step), values, "branches on a tensor in the test of a loop", "steps")
+
+    def _by_data(
+        self,
+        record: Callable[..., tuple[Any, ...]],
+        functions: Sequence[Callable[..., Any]],
+        values: list[Any],
+        what: str,
+        parts: str,
+    ) -> tuple[Any, ...]:
+        """``record(*functions)``. Refuses the model if the functions change anything besides the variables ``values``,
+        or fail. In a body, what is around it does that."""
+        if self._recorder.in_body:
+            return record(*functions)
+        others = [each for each in pytree.tree_leaves(values) if not isinstance(each, torch.Tensor)]
+        with self._recorder.pause(), DisableTorchFunction():
+            state = Attributes(*itertools.chain(*map(_of_the_model, functions)), *others)
+        if state.have_iterators or any(map(is_iterator, others)):  # of which each function would take items
+            raise self._refused(what, parts)
+
+        def keeping_state(function: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*given: Any) -> Any:
+                result = function(*given)
+                if not state.only_assign(lambda each: is_fake(each) and not self._recorder.knows(each)):
+                    raise NotRecorded
+                return result
+
+            return run
+
+        try:
+            return record(*map(keeping_state, functions))
+        except NotRecorded:
+            raise self._refused(what, parts) from None
+        except Exception as error:  # the model may catch it, as if its way were chosen
+            text = f"the model {what}, whose value is known only when it runs, and one of its {parts} fails: {error!r}"
+            self._caught.note(error if isinstance(error, UnsupportedError) else UnsupportedError(text))
+            raise
+
+    def _refused(self, what: str, parts: str) -> UnsupportedError:
+        return refused(
+            self._caught,
+            f"the model {what}, whose value is known only when it runs, and its {parts} give a variable values of "
+            "several types or numbers of axes, or change something besides variables; compute both ways and choose "
+            "with torch.where(…), or write it as torch.cond(…) or torch.while_loop(…)",
+            NeedsNumberOfData,
+        )
 
 
 class _Grows(NotRecorded):
@@ -119,7 +177,7 @@ class _Counts(NotRecorded):
 
 
 class _Changes(NotRecorded):
-    """A step changes the floating-point number that is the leaf with this index."""
+    """A step changes the floating-point number or the bool that is the leaf with this index."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -200,10 +258,7 @@ class _Loop(Variables):
                 self.caught.forget(error)
                 self._let_grow(lists)
             except WritesOutside as write:
-                new = {i for i, each in self.inside.items() if is_in_memory_of(each, [write.tensor])} - self.written
-                if not new:
-                    raise
-                self.written |= new
+                self.note_write(write, self.inside)
 
     def standing_for(self, leaf: int, done: torch.SymInt) -> Any:
         """An unknown value like the leaf has after ``done`` steps."""
@@ -239,20 +294,23 @@ class _Loop(Variables):
         return loop.recorded()[:-count]
 
     def _with_tensor(self, variable: int) -> tuple[Any, ...]:
-        """Records the loop with a tensor, [] of float64, for a floating-point number that is a variable."""
+        """Records the loop with a tensor, [] of float64 or bool, for a number or a bool that is a variable."""
+        restored = torch.Tensor.item if type(self.values[variable]) in FLOATS else Truth
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
-            return _with_item(self.step(item, *_with_item(given, variable, torch.Tensor.item)), variable, as_tensor)
+            return _with_item(self.step(item, *_with_item(given, variable, restored)), variable, as_tensor)
 
-        def as_tensor(number: Any) -> Any:
-            return torch.scalar_tensor(number, dtype=torch.float64) if type(number) in FLOATS else number
+        def as_tensor(value: Any) -> Any:
+            if type(value) in FLOATS:
+                return torch.scalar_tensor(value, dtype=torch.float64)
+            return flag(value) if type(value) in BOOLS else value
 
-        if type(self.values[variable]) not in FLOATS:
+        if type(self.values[variable]) not in (*FLOATS, *BOOLS):
             raise NotRecorded
         loop = copy.copy(self)
         Variables.__init__(loop, _with_item(self.values, variable, as_tensor), self.whole)
         loop.step = step
-        return _with_item(loop.recorded(), variable, torch.Tensor.item)
+        return _with_item(loop.recorded(), variable, restored)
 
     def _use_the_same(self, step: _Step, again: _Step) -> bool:
         """Whether both steps use the same tensors from outside. Each makes its own constants, as by torch.tensor."""
@@ -392,6 +450,8 @@ class _Step:
             are_floats = i not in before and type(leaf) in FLOATS and type(now) in FLOATS
             if are_floats and expression_of(now) != expression_of(leaf):
                 raise _Changes(i)
+            if i not in before and type(leaf) in BOOLS and type(now) in BOOLS and now is not leaf:
+                raise _Changes(i)
             by = self._lengthening(before.get(i, leaf), now)
             if by is None and i not in loop.lengthened:
                 check_alike(before.get(i, leaf), now)
@@ -415,6 +475,16 @@ class _Step:
         by = [fixed(after - size) for after, size in zip(now.shape, before.shape, strict=True)]
         is_longer = any(each != 0 for each in by if type(each) is int) or torch.SymInt in map(type, by)
         return by if is_longer and all(is_known(each, self._known) for each in by) else None
+
+
+def _of_the_model(function: Any) -> Iterator[Any]:
+    """The function, or those of the model that one of the runtime calls."""
+    if function.__globals__ is not runtime.__dict__:
+        yield function
+        return
+    for cell in function.__closure__ or ():
+        if isinstance(cell.cell_contents, types.FunctionType):
+            yield from _of_the_model(cell.cell_contents)
 
 
 def _with_item(values: Sequence[Any], index: int, change: Callable[[Any], Any]) -> tuple[Any, ...]:

@@ -15,38 +15,63 @@ from opbridge.capture.loops.lists import READING, UnreadList, repeated, summed
 from opbridge.capture.loops.variables import lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
-from opbridge.torch_compat import is_fake
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.fake_tensors import value_of
 
 Step = Callable[..., tuple[Any, ...]]
+_MOST_STEPS = 10_000  # of a loop that data end, each of which becomes a node
 
 
 class Recording(Protocol):
-    """Makes a loop of symbolic length, and a branch of a step by the step's number or by data, a node of the program.
+    """Makes a node of a loop of symbolic length, of a branch by data or by the number of a step, and of a loop that
+    data end.
     ``shared`` are the variables whose value may be a list that others hold too."""
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]: ...
 
-    def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any]) -> tuple[Any, ...]: ...
+    def choose(
+        self, condition: Truth, ways: Sequence[Step], values: list[Any], shared: set[int]
+    ) -> tuple[Any, ...]: ...
+
+    def repeat(self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any]) -> tuple[Any, ...]: ...
 
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 class _Runtime:
-    """Runs loops and their branches as Python does, unless the length of a loop is symbolic and ``recording`` is set in
-    this thread."""
+    """Runs loops and branches as Python does, unless ``recording`` is set in this thread and the length of a loop is
+    symbolic or data decide a branch."""
 
-    def each(self, iterable: Any, step: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
-        """``for item in iterable: a, b = step(item, a, b)`` for the variables a and b; returns their last values."""
+    def each(
+        self, iterable: Any, step: Step, *variables: Callable[[], Any], stopped: int | None = None
+    ) -> tuple[Any, ...]:
+        """``for item in iterable: a, b = step(item, a, b)`` for the variables a and b; returns their last values. Once
+        the one with the index ``stopped`` is true, steps change nothing."""
         values = tuple(map(_value_of, variables))
         recorder, items = recording.get(), items_of(iterable)
         if recorder is not None and isinstance(items, Items):
-            # One reference each is that of the variable, of ``values`` and of the call.
-            shared = {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3 or _shares_lists(values[i])}
+            shared = _shared(values)
             return recorder.run(items, step, list(values), shared)
-        for item in items:
+        for number, item in enumerate(items):
             values = step(item, *values)
+            if stopped is not None and values[stopped] is True:
+                break
+            if number > _MOST_STEPS and stopped is not None and type(values[stopped]) is Truth:
+                raise UnsupportedError(f"a loop that data end has more than {_MOST_STEPS} steps")
         return values
+
+    def repeat(self, test: Callable[..., Any], step: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
+        """``while test(a, b): a, b = step(a, b)`` for the variables a and b; returns their last values."""
+        values = tuple(map(_value_of, variables))
+        while True:
+            goes_on = test(*values)
+            condition = _undecided(goes_on)
+            if condition is not None:
+                return _recording().repeat(condition, lambda *given: _truth_of(test(*given)), step, list(values))
+            if not goes_on:
+                return values
+            values = step(*values)
 
     def listed(self, iterable: Any, make: Callable[[Any], Any]) -> Any:
         """``[make(item) for item in iterable]``"""
@@ -62,10 +87,11 @@ class _Runtime:
 
     def branch(self, test: Any, yes: Step, no: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
         """``a, b = yes(a, b) if test else no(a, b)`` for the variables a and b"""
-        values = list(map(_value_of, variables))
+        values = tuple(map(_value_of, variables))
         condition = _undecided(test)
         if condition is not None:
-            return _recording().choose(condition, (yes, no), values)
+            shared = _shared(values)
+            return _recording().choose(condition, (yes, no), list(values), shared)
         return (yes if test else no)(*values)
 
     def chosen(self, test: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
@@ -94,6 +120,17 @@ class _Runtime:
         """``not value``"""
         condition = _undecided(value)
         return not value if condition is None else logically("aten::__not__", [condition])
+
+    def truth(self, *args: Any) -> Any:
+        """``bool(value)``"""
+        condition = _undecided(args[0]) if args else None
+        return bool(*args) if condition is None else condition
+
+    def is_bool(self, value: Any, constant: bool) -> Any:
+        """``value is True`` or ``value is False``"""
+        if type(value) is not Truth:
+            return value is constant
+        return value if constant else self.negated(value)
 
     def parts(self, owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """``owner.name(…)`` for unbind, split and chunk"""
@@ -141,10 +178,11 @@ def _undecided(test: Any) -> Truth | None:
     """What a branch tests if it depends on data, or on the number of a step of a loop that is being recorded."""
     if recording.get() is None:
         return None
-    if is_fake(test) and all(type(size) is int and size == 1 for size in test.shape):
-        return Truth(test.reshape(()) != 0)
-    truth = as_truth(fixed(test != 0 if type(test) is torch.SymInt else test))
-    return truth if type(truth) is Truth else None
+    if isinstance(test, torch.Tensor) and all(type(size) is int and size == 1 for size in test.shape):
+        truth = test.reshape(()) != 0
+        return Truth(truth) if value_of(truth) is None else None
+    found = as_truth(fixed(test != 0 if type(test) is torch.SymInt else test))
+    return found if type(found) is Truth else None
 
 
 def _truth_of(value: Any) -> Any:
@@ -155,6 +193,12 @@ def _truth_of(value: Any) -> Any:
         return Truth(torch.scalar_tensor(value, dtype=torch.bool))
     truth = _undecided(value)
     return bool(value) if truth is None else truth
+
+
+def _shared(values: Any) -> set[int]:
+    """The variables whose value may be a list that others hold too."""
+    # One reference each is that of the variable, of ``values``, of what calls this and of the call.
+    return {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3 or _shares_lists(values[i])}
 
 
 def _shares_lists(value: Any) -> bool:

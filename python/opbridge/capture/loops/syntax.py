@@ -1,6 +1,7 @@
 """Rewrites functions such that their loops are calls: ``for item in items: body`` becomes ``a, b = each(items, step,
-…)``, where ``step(item, a, b)`` runs the body and returns the variables. A branch in a body becomes ``a, b =
-branch(test, yes, no, …)`` with functions of the same kind. The new code does what the old code did."""
+…)``, where ``step(item, a, b)`` runs the body and returns the variables. A branch in a body, or in a function that
+branches by data, becomes ``a, b = branch(test, yes, no, …)`` with functions of the same kind. The new code does what
+the old code did."""
 
 from __future__ import annotations
 import __future__
@@ -14,13 +15,16 @@ from typing import Any, TypeVar
 
 from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import PARTS
+from opbridge.capture.loops.leaving import stop_of, with_one_return, without_continue
 from opbridge.capture.loops.lists import READING
+from opbridge.capture.loops.named import with_assignments
 from opbridge.capture.loops.uses import (
     SCOPES,
     can_be_function,
     can_be_way,
     first_use,
     free_in,
+    is_bare_super,
     needs_its_frame,
     parameters_of,
     scopes_in,
@@ -39,23 +43,25 @@ _COUNTED = "opbridge_counted"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
+_BOOL = frozenset({"bool"})
 _READING = frozenset(function.__name__ for function in READING)
 _OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
 _PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
 
 
-def code_with_calls(function: types.FunctionType, runtime: Any) -> types.CodeType | None:
-    """The code of the function with its loops as calls of ``runtime``; None if it has none that can be one."""
+def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
+    """The code of the function with its loops, and all its branches if ``branches``, as calls of ``runtime``; None if
+    it has none that can be one."""
     original = function.__code__
     linecache.checkcache(original.co_filename)
     tree = syntax_tree.__wrapped__(original.co_filename)  # the file may have changed
     found = _definition(original, tree)
     if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
         return None
-    builtins = (_ITERATORS | _OF_ALL_ITEMS) - function.__globals__.keys() - set(original.co_freevars)
-    rewriting = _Rewriting(found, builtins)
+    builtins = (_ITERATORS | _OF_ALL_ITEMS | _BOOL) - function.__globals__.keys() - set(original.co_freevars)
+    rewriting = _Rewriting(found, builtins, branches)
     code = _compiled(rewriting.function(), original)
-    if not rewriting.has_loops or code.co_freevars != original.co_freevars:
+    if not rewriting.has_calls or code.co_freevars != original.co_freevars:
         return None
     return _with_runtime(code, original.co_name, runtime)
 
@@ -133,10 +139,17 @@ def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeTy
 
 
 class _Rewriting(ast.NodeTransformer):
-    has_loops = False
+    has_calls = False
 
-    def __init__(self, function: ast.FunctionDef, builtins: frozenset[str]) -> None:
+    def __init__(self, function: ast.FunctionDef, builtins: frozenset[str], branches: bool) -> None:
         self._function = copy.deepcopy(function)
+        given = [each.arg for each in parameters_of(function)]
+        if given and given[0] not in stored_in(function.body):
+            with_class = _WithClassOfSuper(given[0])
+            self._function.body = [with_class.visit(each) for each in self._function.body]
+        if branches:
+            self._function.body = with_one_return(with_assignments(self._function.body))
+        self._branches = branches  # whether branches outside of loops become calls too
         body = self._function.body
         self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
         self._captured = {name for scope in scopes_in(body) for name in free_in(scope)}
@@ -176,15 +189,17 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
     def visit_For(self, node: ast.For) -> Any:
-        next_step = [ast.Assign([node.target], ast.Constant(None)), *node.body]
+        stopped = stop_of(node)
+        statements = node.body if stopped is None else node.body[:-1]
+        next_step = [ast.Assign([node.target], ast.Constant(None)), *statements]
         self._following.append(node.orelse)
-        kept = self._variables([node.target, *node.body], next_step)
+        kept = self._variables([node.target, *statements], next_step)
         self._following.pop()
-        if kept is None or not can_be_function(node.body):
+        if kept is None or not can_be_function(statements):
             return self.generic_visit(node)
-        self.has_loops = True
+        self.has_calls = True
         iterable = self._items(node.iter)
-        node.body = _without_continue(node.body)
+        node.body = without_continue(statements)
         self._following.append([node])
         self._loops += 1
         body = self._block(node.body)
@@ -194,14 +209,16 @@ class _Rewriting(ast.NodeTransformer):
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
         body = [_Continuing(ends).visit(each) for each in body]
         step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *body, ends], [])
-        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
+        arguments = [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)]
+        index = ast.Constant(None if stopped is None else kept.index(stopped))
+        call = _call("each", arguments, [ast.keyword("stopped", index)] if stopped else [])
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
 
     def visit_While(self, node: ast.While) -> Any:
         found = counting(node)
         if found is None:
-            return self.generic_visit(node)
+            return self._repeating(node) if self._rewrites_branches else self.generic_visit(node)
         number, counted = ast.Name(found.number, ast.Load()), ast.Name(_COUNTED, ast.Load())
         sides = [ast.Lambda(_parameters(found.number), each) for each in (found.left, found.right)]
         values = _call("counted", [ast.Constant(found.relation), *sides, number, found.step])
@@ -212,11 +229,32 @@ class _Rewriting(ast.NodeTransformer):
             return self.generic_visit(node)
         return [_placed(ast.Assign([_stored_name(_COUNTED)], values), node), *changed]
 
+    def _repeating(self, node: ast.While) -> Any:
+        """A loop that data may end."""
+        self._following.append(node.orelse)
+        kept = self._variables(node.body, [ast.Expr(node.test), *node.body])
+        self._following.pop()
+        if kept is None or not can_be_function(node.body) or _names_a_value(node.test) or needs_its_frame([node.test]):
+            return self.generic_visit(node)
+        self.has_calls = True
+        self._following.append([node])
+        self._loops += 1
+        test = ast.Lambda(_parameters(*kept), self._test(copy.deepcopy(node.test)))
+        ends = _returning(kept)
+        body = [_Continuing(ends).visit(each) for each in self._block(without_continue(node.body))]
+        self._loops -= 1
+        self._following.pop()
+        step = ast.FunctionDef(_STEP, _parameters(*kept), [*body, ends], [])
+        call = _call("repeat", [test, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
+        following = self._block(node.orelse)
+        return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
         kept = self._variables([*node.body, *node.orelse], *blocks)
-        if kept is None or not self._loops or _names_a_value(node.test) or not all(map(can_be_way, blocks)):
+        if kept is None or not self._rewrites_branches or _names_a_value(node.test) or not all(map(can_be_way, blocks)):
             return self.generic_visit(node)
+        self.has_calls = True
         ways = [
             ast.FunctionDef(name, _parameters(*kept), [*self._block(block), _returning(kept)], [])
             for name, block in zip(_WAYS, blocks, strict=True)
@@ -226,10 +264,15 @@ class _Rewriting(ast.NodeTransformer):
         return [_placed(each, node) for each in (*ways, _assigning(kept, call))]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        if not self._loops or _names_a_value(node) or needs_its_frame([node.body, node.orelse]):
+        if not self._rewrites_branches or _names_a_value(node) or needs_its_frame([node.body, node.orelse]):
             return self.generic_visit(node)
+        self.has_calls = True
         ways = [ast.Lambda(_parameters(), self.visit(way)) for way in (node.body, node.orelse)]
         return _placed(_call("chosen", [self._test(node.test), *ways]), node)
+
+    @property
+    def _rewrites_branches(self) -> bool:
+        return self._branches or self._loops > 0
 
     def _test(self, node: ast.expr) -> ast.expr:
         """A test whose parts need no truth of their own."""
@@ -249,7 +292,7 @@ class _Rewriting(ast.NodeTransformer):
         changed: ast.expr = self.visit(node)
         return changed
 
-    def _variables(self, nodes: list[ast.AST], *blocks: Sequence[ast.stmt]) -> list[str] | None:
+    def _variables(self, nodes: Sequence[ast.AST], *blocks: Sequence[ast.stmt]) -> list[str] | None:
         """The variables that functions of the nodes take and return; None if they cannot, since other functions have
         them too. ``blocks`` run in these functions."""
         stored = list(dict.fromkeys(stored_in(nodes)))
@@ -263,7 +306,7 @@ class _Rewriting(ast.NodeTransformer):
         leaves = _names_a_value(node) or any(isinstance(each, ast.Await) for each in ast.walk(node))
         if others or first.ifs or first.is_async or leaves or needs_its_frame(inner):
             return self.generic_visit(node)
-        self.has_loops = True
+        self.has_calls = True
         one = ast.comprehension(first.target, ast.Tuple([ast.Name(_ITEM, ast.Load())], ast.Load()), [], 0)
         self._loops += 1
         element = ast.Subscript(ast.ListComp(self.visit(node.elt), [one]), ast.Constant(0), ast.Load())
@@ -271,13 +314,36 @@ class _Rewriting(ast.NodeTransformer):
         made = ast.Lambda(_parameters(_ITEM), element)
         return _placed(_call("listed", [self._items(first.iter), made]), node)
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]) if self._rewrites_branches:
+                test = _placed(_call("is_bool", [value, *node.comparators]), node)
+                return test if isinstance(op, ast.Is) else _placed(_call("negated", [test]), node)
+        return node
+
+    def _is_bool(self, node: ast.expr) -> bool:
+        """Whether an expression is a test, of which only the truth matters."""
+        match node:
+            case ast.BoolOp():
+                return all(map(self._is_bool, node.values))
+            case ast.UnaryOp(ast.Not()) | ast.Compare():
+                return True
+        return bool(self._called(node, _BOOL))
+
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         match node:
             case ast.BinOp(ast.List([_, *_]) as items, ast.Mult(), count) | ast.BinOp(
                 count, ast.Mult(), ast.List([_, *_]) as items
             ):
-                self.has_loops = True
+                self.has_calls = True
                 return _placed(_call("repeated", [items, count]), node)
         return node
 
@@ -285,12 +351,14 @@ class _Rewriting(ast.NodeTransformer):
         if (name := self._called(node, _OF_ALL_ITEMS)) and node.args:
             return self._of_all_items(node, name)
         self.generic_visit(node)
+        if self._rewrites_branches and self._called(node, _BOOL):
+            return _placed(_call("truth", node.args), node)
         if self._called(node, _RANGE):
-            self.has_loops = True
+            self.has_calls = True
             return _placed(_call("range", node.args, node.keywords), node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             owner, method = node.func.value, ast.Constant(node.func.attr)
-            self.has_loops |= node.func.attr == "tolist"
+            self.has_calls |= node.func.attr == "tolist"
             return _placed(_call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
             return _placed(_call("called", [node.func, *node.args], node.keywords), node)
@@ -334,6 +402,22 @@ class _Rewriting(ast.NodeTransformer):
         return False
 
 
+class _WithClassOfSuper(ast.NodeTransformer):
+    """Replaces ``super()`` by ``super(__class__, self)``, which functions in the function may call too."""
+
+    def __init__(self, first: str) -> None:
+        self._first = first
+
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, SCOPES) else super().visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if is_bare_super(node):
+            node.args = [_placed(ast.Name(name, ast.Load()), node) for name in ("__class__", self._first)]
+        return node
+
+
 class _Continuing(ast.NodeTransformer):
     """Replaces the ``continue`` of a loop by the end of its step."""
 
@@ -345,24 +429,6 @@ class _Continuing(ast.NodeTransformer):
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         return node if isinstance(node, (ast.For, ast.While, *SCOPES)) else super().generic_visit(node)
-
-
-def _without_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements with what follows ``if …: continue`` in the other way."""
-    changed: list[ast.stmt] = []
-    for i, statement in enumerate(statements):
-        if isinstance(statement, ast.If):
-            ways, rest = [statement.body, statement.orelse], statements[i + 1 :]
-            ends = [bool(way) and isinstance(way[-1], ast.Continue) for way in ways]
-            if any(ends):
-                ways = [way[:-1] if end else way + rest for way, end in zip(ways, ends, strict=True)]
-            body, orelse = map(_without_continue, ways)
-            changed.append(_placed(ast.If(statement.test, body or [ast.Pass()], orelse), statement))
-            if any(ends):
-                break
-        else:
-            changed.append(statement)
-    return changed
 
 
 def _is_plain(node: ast.expr) -> bool:

@@ -10,7 +10,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _OF_SCOPES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom)  # change what a name means
-_NEEDING_THEIR_FRAME = frozenset({"super", "locals", "vars", "dir", "eval", "exec"})
+_NEEDING_THEIR_FRAME = frozenset({"locals", "vars", "dir", "eval", "exec"})
 _CHANGING_LISTS = frozenset({"append", "extend", "insert"})
 
 
@@ -41,7 +41,7 @@ def free_in(scope: Any) -> set[str]:
     return names - {each.arg for each in parameters_of(scope)} - set(stored_in(body))
 
 
-def names_in(nodes: Iterable[ast.AST], context: type = ast.expr_context) -> Iterator[str]:
+def names_in(nodes: Iterable[ast.AST], context: type | tuple[type, ...] = ast.expr_context) -> Iterator[str]:
     return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
 
 
@@ -87,7 +87,16 @@ def _roots(node: ast.AST) -> Iterator[str]:
 
 
 def needs_its_frame(nodes: Iterable[ast.AST]) -> bool:
-    return not _NEEDING_THEIR_FRAME.isdisjoint(names_in(walk(nodes)))
+    found = list(walk(nodes))
+    return not _NEEDING_THEIR_FRAME.isdisjoint(names_in(found)) or any(map(is_bare_super, found))
+
+
+def is_bare_super(node: ast.AST) -> bool:
+    """Whether the node is ``super()``, which finds the class and the object in its frame."""
+    match node:
+        case ast.Call(ast.Name("super"), [], []):
+            return True
+    return False
 
 
 def can_be_function(body: list[ast.stmt]) -> bool:
@@ -98,8 +107,9 @@ def can_be_function(body: list[ast.stmt]) -> bool:
 
 
 def can_be_way(block: list[ast.stmt]) -> bool:
-    """Whether a way of a branch can be a function of its own."""
-    return can_be_function(block) and not any(isinstance(each, (ast.Raise, ast.Continue)) for each in walk(block))
+    """Whether a way of a branch can be a function of its own. One that only raises an error cannot be a node's."""
+    raises = any(isinstance(each, ast.Raise) for each in block)
+    return can_be_function(block) and not raises and not any(isinstance(each, ast.Continue) for each in walk(block))
 
 
 def own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -139,7 +149,7 @@ def first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
             if uses == {"assigned"}:
                 return "assigned"
         else:
-            if name in names_in(ast.walk(node), ast.Load) or _augments(node, name):
+            if name in names_in(ast.walk(node), (ast.Load, ast.Del)) or _augments(node, name):
                 return "read"
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in stored_in([node]):
                 return "assigned"

@@ -11,7 +11,7 @@ import torch
 
 from opbridge.capture.loops.lists import UnreadList, frozen, unread
 from opbridge.capture.torchscript.loops import fixed
-from opbridge.capture.traced.bodies import NotRecorded
+from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.torch_compat import has_memory, pytree, storage_id
 
 MUTABLE = (list, dict, collections.deque)  # of which the leaves are a variable's
@@ -166,6 +166,13 @@ class Variables:
             pytree.tree_unflatten(list(itertools.islice(every, structure.num_leaves)), structure)
             for structure in self.structures
         ]
+
+    def note_write(self, write: WritesOutside, inside: Mapping[int, Any]) -> None:
+        """Notes the leaves to which code writes, for which ``inside`` stand there; raises ``write`` if to none."""
+        new = {i for i, each in inside.items() if is_in_memory_of(each, [write.tensor])} - self.written
+        if not new:
+            raise write
+        self.written |= new
 
     def check_writes(self, own: Mapping[int, Any], results: Iterable[Any], operands: Iterable[Any]) -> None:
         """Raises NotRecorded if a write changes anything besides the leaf that is written to. ``own`` are the copies to

@@ -96,6 +96,10 @@ class Attributes:
     def tensors(self) -> list[torch.Tensor]:
         return [holder.owner for holder in self._holders if isinstance(holder, TensorHolder)]
 
+    @property
+    def have_iterators(self) -> bool:
+        return bool(self._iterators)
+
     def reach(self, name: str) -> bool:
         """Whether code of the model uses this name of a variable or an attribute."""
         return self._reached.names(name)

@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.loops import note_loop, stops_at_counting
+from opbridge.capture.loops import note_branch, note_loop, stops_at_counting
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.rewrites.assignments import drops_axis
@@ -24,6 +24,7 @@ from opbridge.capture.symbolic_sizes.asking import (
     asked_by_layer,
     asked_by_model,
     asking_frame,
+    frame_of_python,
     refused,
 )
 from opbridge.capture.symbolic_sizes.decided import truth_of_elements
@@ -37,6 +38,7 @@ from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.capture.symbolic_sizes.whole_tests import whole_test
 from opbridge.torch_compat import dispatched_in
 from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     BROADCASTING,
     EXPECTATION,
@@ -97,6 +99,9 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():
                 result = original(self, file, line)
         except Exception as error:
+            branching = frame_of_python(frame)
+            if is_branch_on_data(error) and branching is not None and runs_users(branching):
+                note_branch(branching)
             caught.note(error)
             raise
         differs = sizes.in_example(asked, env) not in (result, None)

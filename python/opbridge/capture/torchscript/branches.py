@@ -11,6 +11,7 @@ import torch
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import check, pytree
 from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, free_unbacked_symbols
 
@@ -21,12 +22,28 @@ class Truth:
     """A bool that the data of a tensor decide."""
 
     __slots__ = ("tensor",)
+    __class__ = property(lambda self: bool)  # for isinstance
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
+    def __str__(self) -> str:
+        raise UnsupportedError("the model makes a text of a bool that data decide")
+
+    def __eq__(self, other: object) -> Any:
+        return Truth(torch.eq(self.tensor, _tensor_of(other)))
+
+    def __ne__(self, other: object) -> Any:
+        return Truth(torch.ne(self.tensor, _tensor_of(other)))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
         return bool(self.tensor)
+
+
+def _tensor_of(value: Any) -> Any:
+    return value.tensor if type(value) is Truth else value
 
 
 class Uninitialized:
@@ -90,6 +107,8 @@ def record_branch(
     operands = bodies[1].operands
     if any(a is not b for (a, _), (b, _) in zip(bodies[0].operands, operands, strict=True)):
         raise NotRecorded
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor, _ in operands):
+        raise UnsupportedError("a branch by data has no gradients; compute both ways and choose with torch.where(…)")
     for of_way in zip(*merge.pairs, strict=True):
         recorder.note_shared(bodies[1], zip(of_way, stand_ins, strict=True))
     graphs = [body.builder.finish() for body in bodies]
@@ -143,6 +162,7 @@ class _Merge:
         if a is b:  # from outside
             return a
         if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            a, b = self._like(0, a, b), self._like(1, b, a)
             return self._tensor(self._filled(0, a, b), self._filled(1, b, a))
         if a is UNINITIALIZED or b is UNINITIALIZED:
             return b if a is UNINITIALIZED else a
@@ -172,6 +192,16 @@ class _Merge:
             raise NotRecorded
         self.pairs.append((a, b))
         return _Result(len(self.pairs) - 1, finished)
+
+    def _like(self, index: int, value: Any, other: Any) -> Any:
+        """A tensor without axes for a Python number, for which it can stand, where the other way has such a tensor."""
+        if isinstance(value, torch.Tensor) or not self._with_numbers or other is UNINITIALIZED or other.dim():
+            return value
+        is_alike = other.dtype == (torch.get_default_dtype() if type(value) in FLOATS else torch.int64)
+        if not is_alike or type(value) not in (*FLOATS, *INTEGERS):
+            return value
+        with self._recorder.enter(self._bodies[index]):
+            return torch.scalar_tensor(value, dtype=other.dtype)
 
     def _filled(self, index: int, value: Any, other: Any) -> Any:
         """A tensor like the other way's, for a value that this way leaves uninitialized."""

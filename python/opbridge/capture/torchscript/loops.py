@@ -11,11 +11,12 @@ from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import check, pytree
 from opbridge.torch_compat.symbols import INTEGERS, always, expression_of
 
 _NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
-_BOOLS = (bool, torch.SymBool, Truth)
+BOOLS = (bool, torch.SymBool, Truth)
 
 
 def fixed(symbol: Any) -> Any:
@@ -43,19 +44,19 @@ def record_loop(
     fake: Any = symbol.tensor if type(symbol) is Truth else None
     env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env
     leaves, structure = pytree.tree_flatten(with_tensors(carried))
-    start = [number, _flag(goes_on), *map(_as_tensor, leaves)]
+    start = [number, flag(goes_on), *map(_as_tensor, leaves)]
     inside = [standing_for(value, recorder, env) for value in start]
     check(inside[0] >= number)  # not that it is below the count: torch would infer that the count is above 0
     limited = type(count) is torch.SymInt or count < _NO_LIMIT
     body, condition = Body(), Body()
     with recorder.enter(body):
         take(recorder, inside)
-        given = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
+        given = [Truth(new) if type(old) in BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
         goes, *results = step([inside[0], *pytree.tree_unflatten(given, structure)])
         made, other = pytree.tree_flatten(with_tensors(results))
         if other != structure:
             raise NotRecorded
-        ends = [inside[0] + 1, _flag(goes), *map(_as_tensor, made)]
+        ends = [inside[0] + 1, flag(goes), *map(_as_tensor, made)]
         for before, after in zip(inside, ends, strict=True):
             check_alike(before, after)
             if _is_carried(before):
@@ -65,6 +66,8 @@ def record_loop(
         for tensor, _ in body.operands:
             recorder.lift(condition, tensor)
         recorder.yield_both(inside[0] < count if limited else None, inside[1])
+    if torch.is_grad_enabled() and any(_requires_grad(each) for each in (*start, *(one for one, _ in body.operands))):
+        raise UnsupportedError("a loop that data end has no gradients; run a constant number of steps")
     operands = [value for _, value in body.operands]
     values = [recorder.value_of(each) for each in start if _is_carried(each)]
     after = [standing_for(value, recorder, env) if _is_carried(value) else value for value in start]
@@ -72,12 +75,12 @@ def record_loop(
     recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
     changed = [(end, new) for end, before, new in zip(ends, inside, after, strict=True) if end is not before]
     recorder.note_shared(body, [*zip(inside, start, strict=True), *changed])
-    finished = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, after[2:], strict=True)]
+    finished = [Truth(new) if type(old) in BOOLS else new for old, new in zip(leaves, after[2:], strict=True)]
     returned: list[Any] = pytree.tree_unflatten(finished, structure)
     return returned
 
 
-def _flag(value: Any) -> Any:
+def flag(value: Any) -> Any:
     """A bool as a tensor without dims, or as a symbol."""
     if type(value) is Truth:
         return value.tensor.to(torch.bool).reshape(())
@@ -87,7 +90,11 @@ def _flag(value: Any) -> Any:
 
 
 def _as_tensor(value: Any) -> Any:
-    return _flag(value) if type(value) in _BOOLS else value
+    return flag(value) if type(value) in BOOLS else value
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _is_carried(value: Any) -> bool:

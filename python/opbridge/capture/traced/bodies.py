@@ -136,11 +136,11 @@ class WithBodies(abc.ABC):
 
     def yield_both(self, number: Any, flag: torch.Tensor) -> None:
         """Makes an output of the body that is true if ``flag`` is, and ``number`` (a bool) too unless it is None."""
-        value = self._value_of(flag)
-        if number is not None:
-            made = [(self._unique("both"), torch.bool, ())]
-            arguments = (self.value_of(number), value)
-            value = self._builder.call("aten::logical_and", ("self", "other"), arguments, {}, made, "", "")[0]
+        if number is None:
+            return self.give(flag)
+        made = [(self._unique("both"), torch.bool, ())]
+        arguments = (self.value_of(number), self._value_of(flag))
+        value = self._builder.call("aten::logical_and", ("self", "other"), arguments, {}, made, "", "")[0]
         self._builder.output(value, "")
 
     def value_of(self, value: Any) -> _core.ProgramValue:
