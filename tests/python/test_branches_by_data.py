@@ -123,6 +123,37 @@ def sizes_differ(x: Any) -> Any:
     return y.sum(1), (x[:1] if x.mean() > 0 else x)
 
 
+def found_with_a_number(x: Any) -> Any:
+    """Each way knows a number of rows that the others do not."""
+    found = x[x[:, 0] > 0]
+    if found.shape[0] == 2:
+        y = found.reshape(2, 3).sum(0)
+    elif found.shape[0] > 2:
+        torch._check(found.shape[0] > 2)
+        y = found.max(0).values
+    else:
+        y = torch.zeros(3)
+    if found.numel() == 0:
+        y = y + 5
+    return y, torch.ones(found.shape[0])
+
+
+def found_with_a_number_in_loops(x: Any) -> Any:
+    found, total = x[x[:, 0] > 0], torch.zeros(3)
+    for row in x:
+        total = total + (found.reshape(2, 3)[0] + row if found.shape[0] == 2 else row)
+    while total.norm() > 1 and found.shape[0] == 2:
+        total = total / 2 + 0.01 * found.reshape(2, 3)[0]
+    return total, torch.ones(found.shape[0])
+
+
+def found_again(x: Any) -> Any:
+    positive = x[:, 0] > 0
+    count = positive.sum()
+    y = x[positive].sum(0) + x[: int(count)].sum(0) if count > 1 else x.sum(0)
+    return y * int(count), x[positive], torch.zeros(x[positive].shape[0])
+
+
 def written_in_a_way(x: Any) -> Any:
     y = x.clone()
     first = y[0]
@@ -258,6 +289,9 @@ BRANCHES = [
     flags,
     numbers,
     found_sizes,
+    found_with_a_number,
+    found_with_a_number_in_loops,
+    found_again,
     sizes_differ,
     written_in_a_way,
     lists,

@@ -85,6 +85,28 @@ def test_a_branch_on_data_is_refused_with_its_line():
     assert "Caused by" not in caught.value.message
 
 
+def test_modes_see_functions_after_a_refusal():
+    """An error in a guard of Dynamo, by which torch.cond traces, turns that off in torch."""
+
+    class Seeing(torch.overrides.TorchFunctionMode):
+        seen = False
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            Seeing.seen = True
+            return func(*args, **(kwargs or {}))
+
+    class Cond(nn.Module):
+        def forward(self, x):
+            found = x[x[:, 0] > 0]
+            return torch.cond(found.shape[0] == 4, lambda y: y.reshape(4, 3).sum(0), lambda y: y.sum(0), (found,))
+
+    with pytest.raises(opbridge.UnsupportedError):
+        capture(Cond(), (torch.rand(8, 3),), dynamic_shapes=({0: "n"},))
+    with Seeing():
+        torch.ones(2).sum()
+    assert Seeing.seen
+
+
 def test_an_error_of_a_module_may_be_caught():
     """As where some of the layers in a row take the lengths of the sequences."""
 

@@ -15,6 +15,7 @@ names up when it is imported. Names that ``import torch`` does not load are in m
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -175,6 +176,18 @@ def leave_transforms(before: tuple[int, int]) -> None:
         _forward_ad.exit_dual_level()
 
 
+@contextlib.contextmanager
+def keep_function_modes() -> Iterator[None]:
+    """Restores whether modes see calls of functions of torch, which torch leaves off after some errors of Dynamo."""
+    state: Any = DisableTorchFunction()
+    with state:
+        pass
+    try:
+        yield
+    finally:
+        state.__exit__(None, None, None)
+
+
 def version_of(tensor: torch.Tensor) -> int:
     """The version counter, which each write by an operator increments."""
     return tensor._version
@@ -301,6 +314,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_traceable_wrapper_subclass_type",
     "is_transformed",
+    "keep_function_modes",
     "kernels_of",
     "leave_transforms",
     "length_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -251,6 +252,7 @@ __all__ = [
     "call_of_function",
     "call_of_operator",
     "expanded_size",
+    "forget_facts",
     "free_unbacked_symbols",
     "get_proxy_mode",
     "has_shape_rule",
@@ -268,6 +270,33 @@ def finite_bound(bound: Any) -> int | None:
     """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
     is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
     return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
+
+
+@contextlib.contextmanager
+def forget_facts(env: Any) -> Iterator[None]:
+    """Makes torch forget what it infers meanwhile about sizes that depend on data and that exist now, such as that
+    ``u0`` is 4 after ``x.reshape(4, 3)``."""
+    known = {symbol for symbol in env.var_to_range if free_unbacked_symbols(symbol)}
+    asserted = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
+    kept = [
+        (env.var_to_range, dict(env.var_to_range)),
+        (env.replacements, dict(env.replacements)),
+        (env.deferred_runtime_asserts, asserted),
+    ]
+    axioms, divisible, size_like = dict(env.axioms), set(env.divisible), set(env.size_like)
+    try:
+        yield
+    finally:
+        for facts, before in kept:
+            for symbol in known & facts.keys():
+                del facts[symbol]
+            facts.update({symbol: before[symbol] for symbol in known & before.keys()})
+        env.axioms = axioms
+        env.divisible = divisible
+        env.size_like -= known - size_like
+        for counter in ("_version_counter", "_replacements_version_counter"):
+            if hasattr(env, counter):
+                setattr(env, counter, getattr(env, counter) + 1)
 
 
 def leave_unlimited(env: Any, symbol: Any) -> None:

@@ -53,6 +53,7 @@ from opbridge.torch_compat import (
     exporting,
     is_fake,
     is_traceable_wrapper_subclass,
+    keep_function_modes,
     pytree,
 )
 from opbridge.torch_compat.messages import fixed_size
@@ -162,6 +163,7 @@ def _exported_once(
     assigned: list[torch.Tensor] = []  # tensors whose data the model assigns
     try:
         with (
+            keep_function_modes(),
             set_size_oblivious(size_oblivious),
             let_sizes_be_zero(sizes),
             skip_overhead(),

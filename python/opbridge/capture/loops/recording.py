@@ -44,7 +44,7 @@ from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.messages import is_branch_on_data
-from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of
+from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forget_facts
 
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
 
@@ -378,7 +378,7 @@ class _Step:
         check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
         before = {i: loop.standing_for(i, index) for i in loop.carried}
         self.inside = loop.inside = before
-        with recorder.enter(self.body):
+        with recorder.enter(self.body), forget_facts(env):
             take(recorder, [*before.values(), index])
             note_step(index, count)
             self._own = {i: before[i].clone() for i in loop.written}

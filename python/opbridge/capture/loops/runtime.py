@@ -24,8 +24,7 @@ _MOST_STEPS = 10_000  # of a loop that data end, each of which becomes a node
 
 class Recording(Protocol):
     """Makes a node of a loop of symbolic length, of a branch by data or by the number of a step, and of a loop that
-    data end.
-    ``shared`` are the variables whose value may be a list that others hold too."""
+    data end. ``shared`` are the variables whose value may be a list that others hold too."""
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]: ...
 

@@ -56,7 +56,7 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     linecache.checkcache(original.co_filename)
     tree = syntax_tree.__wrapped__(original.co_filename)  # the file may have changed
     found = _definition(original, tree)
-    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
+    if found is None or any(map(_is_elsewhere, ast.walk(found))) or not _is_defined_by(found, tree, original):
         return None
     builtins = (_ITERATORS | _OF_ALL_ITEMS | _BOOL) - function.__globals__.keys() - set(original.co_freevars)
     rewriting = _Rewriting(found, builtins, branches)
@@ -97,8 +97,11 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_in(each)
 
 
-def _is_private(node: ast.AST) -> bool:
-    """Whether the node has a name that a class around it would change, as ``self.__cell``."""
+def _is_elsewhere(node: ast.AST) -> bool:
+    """Whether the node has a name that a class around it would change, as ``self.__cell``, or declares variables of the
+    functions around."""
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return True
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name.startswith("__") and not name.endswith("__")
 

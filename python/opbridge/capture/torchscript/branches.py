@@ -13,7 +13,7 @@ from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, free_unbacked_symbols
+from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forget_facts, free_unbacked_symbols
 
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
 
@@ -83,10 +83,11 @@ def record_branch(
     """Returns the results of a node with both blocks, which ``ways`` run. Raises NotRecorded if the branch cannot be a
     node, also if numbers differ unless ``with_numbers``: then they become symbols."""
     bodies = [Body(), Body()]
+    fake: Any = condition.tensor
     known = symbols_before(condition.tensor)
     made: list[list[Any]] = []
     for body, way in zip(bodies, ways, strict=True):
-        with recorder.enter(body):
+        with recorder.enter(body), forget_facts(fake.fake_mode.shape_env):
             for tensor, _ in bodies[0].operands if body is bodies[1] else ():
                 recorder.lift(body, tensor)
             made.append([with_tensors(value) for value in way()])

@@ -13,7 +13,7 @@ from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import check, pytree
-from opbridge.torch_compat.symbols import INTEGERS, always, expression_of
+from opbridge.torch_compat.symbols import INTEGERS, always, expression_of, forget_facts
 
 _NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
 BOOLS = (bool, torch.SymBool, Truth)
@@ -49,7 +49,7 @@ def record_loop(
     check(inside[0] >= number)  # not that it is below the count: torch would infer that the count is above 0
     limited = type(count) is torch.SymInt or count < _NO_LIMIT
     body, condition = Body(), Body()
-    with recorder.enter(body):
+    with recorder.enter(body), forget_facts(env):
         take(recorder, inside)
         given = [Truth(new) if type(old) in BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
         goes, *results = step([inside[0], *pytree.tree_unflatten(given, structure)])
@@ -61,7 +61,7 @@ def record_loop(
             check_alike(before, after)
             if _is_carried(before):
                 recorder.give(after)
-    with recorder.enter(condition):
+    with recorder.enter(condition), forget_facts(env):
         take(recorder, inside)
         for tensor, _ in body.operands:
             recorder.lift(condition, tensor)
