@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hunt.decisions import DECISIONS
 from hunt.loops import LOOPS
 from hunt.padding import PADDING
 from hunt.statements import DTYPES, NUMBERS, Scope
@@ -541,6 +542,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (CACHES, 2),
     (PADDING, 2),
     (LOOPS, 2),
+    (DECISIONS, 2),
 )
 
 _WORDS = {

@@ -84,6 +84,8 @@ def conjunctions(x: Any) -> Any:
         y = y - 1
     if bool((x > 0).all()):
         y = y * 2
+    if -3 < x.sum() < 3:
+        y = y - 2
     return y
 
 

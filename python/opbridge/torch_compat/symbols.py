@@ -294,9 +294,8 @@ def forget_facts(env: Any) -> Iterator[None]:
         env.axioms = axioms
         env.divisible = divisible
         env.size_like -= known - size_like
-        for counter in ("_version_counter", "_replacements_version_counter"):
-            if hasattr(env, counter):
-                setattr(env, counter, getattr(env, counter) + 1)
+        env._version_counter += 1  # of torch's caches
+        env._replacements_version_counter += 1
 
 
 def leave_unlimited(env: Any, symbol: Any) -> None:

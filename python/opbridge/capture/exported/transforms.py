@@ -15,6 +15,7 @@ from opbridge.capture.loops import has_loops, note_loops
 from opbridge.capture.patching import patch
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
+from opbridge.torch_compat.messages import is_branch_on_data
 
 
 class _Differentiated(BaseException):
@@ -46,4 +47,5 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
         try:
             return trace()
         except UnsupportedError as other:
-            raise (refusal if has_vmap else other) from None
+            says_the_same = other.__cause__ is not None and is_branch_on_data(other.__cause__)
+            raise (refusal if has_vmap or says_the_same else other) from None

@@ -30,6 +30,7 @@ from opbridge.capture.loops.uses import (
     scopes_in,
     stored_in,
     touched_in,
+    walk,
 )
 from opbridge.capture.symbolic_sizes.syntax import syntax_tree
 
@@ -40,6 +41,7 @@ _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted"
+_MIDDLE = "opbridge_middle"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
@@ -56,7 +58,9 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     linecache.checkcache(original.co_filename)
     tree = syntax_tree.__wrapped__(original.co_filename)  # the file may have changed
     found = _definition(original, tree)
-    if found is None or any(map(_is_elsewhere, ast.walk(found))) or not _is_defined_by(found, tree, original):
+    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
+        return None
+    if any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(found.body)):
         return None
     builtins = (_ITERATORS | _OF_ALL_ITEMS | _BOOL) - function.__globals__.keys() - set(original.co_freevars)
     rewriting = _Rewriting(found, builtins, branches)
@@ -97,11 +101,8 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_in(each)
 
 
-def _is_elsewhere(node: ast.AST) -> bool:
-    """Whether the node has a name that a class around it would change, as ``self.__cell``, or declares variables of the
-    functions around."""
-    if isinstance(node, (ast.Global, ast.Nonlocal)):
-        return True
+def _is_private(node: ast.AST) -> bool:
+    """Whether the node has a name that a class around it would change, as ``self.__cell``."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name.startswith("__") and not name.endswith("__")
 
@@ -292,6 +293,13 @@ class _Rewriting(ast.NodeTransformer):
         if len(parts) > 1:
             is_in = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In)
             return self._test(_placed(ast.BoolOp(ast.Or() if is_in else ast.And(), parts), node))
+        match node:
+            case ast.Compare(left, [_, _], [middle, _]) if _is_plain(left):
+                named = copy.deepcopy(node)
+                named.comparators[0] = ast.Name(_MIDDLE, ast.Load())
+                parts = _compared(named)
+                test = ast.Lambda(_parameters(_MIDDLE), self._test(_placed(ast.BoolOp(ast.And(), parts), node)))
+                return _placed(ast.Call(test, [self.visit(middle)], []), node)
         changed: ast.expr = self.visit(node)
         return changed
 
@@ -450,9 +458,15 @@ def _parts_of(node: ast.expr) -> list[ast.expr]:
     """The comparisons of ``a < b < c`` or of ``a in (b, c)``, if their operands are names and numbers."""
     if not isinstance(node, ast.Compare) or not _is_plain(node):
         return [node]
-    operands, last = [node.left, *node.comparators], node.comparators[-1]
+    last = node.comparators[-1]
     if isinstance(node.ops[0], ast.In) and len(node.ops) == 1 and isinstance(last, (ast.Tuple, ast.List, ast.Set)):
         return [_placed(ast.Compare(node.left, [ast.Eq()], [each]), node) for each in last.elts] or [node]
+    return _compared(node)
+
+
+def _compared(node: ast.Compare) -> list[ast.expr]:
+    """The comparisons of ``a < b < c``."""
+    operands = [node.left, *node.comparators]
     pairs = zip(operands, node.ops, operands[1:], strict=False)
     return [_placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
 
