@@ -38,7 +38,7 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData, refused
 from opbridge.capture.symbolic_sizes.slices import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known
-from opbridge.capture.torchscript.loops import BOOLS, check_alike, fixed, flag, standing_for, take
+from opbridge.capture.torchscript.loops import BOOLS, as_tensor, check_alike, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
@@ -127,6 +127,7 @@ class _Loops:
         or fail. In a body, what is around it does that."""
         if self._recorder.in_body:
             return record(*functions)
+        what = f"the model {what}, whose value is known only when it runs"
         others = [each for each in pytree.tree_leaves(values) if not isinstance(each, torch.Tensor)]
         with self._recorder.pause(), DisableTorchFunction():
             state = Attributes(*itertools.chain(*map(_of_the_model, functions)), *others)
@@ -147,16 +148,16 @@ class _Loops:
         except NotRecorded:
             raise self._refused(what, parts) from None
         except Exception as error:  # the model may catch it, as if its way were chosen
-            text = f"the model {what}, whose value is known only when it runs, and one of its {parts} fails: {error!r}"
-            self._caught.note(error if isinstance(error, UnsupportedError) else UnsupportedError(text))
+            refusal = UnsupportedError(f"{what}, and one of its {parts} fails: {error!r}")
+            self._caught.note(error if isinstance(error, UnsupportedError) else refusal)
             raise
 
     def _refused(self, what: str, parts: str) -> UnsupportedError:
         return refused(
             self._caught,
-            f"the model {what}, whose value is known only when it runs, and its {parts} give a variable values of "
-            "several types or numbers of axes, or change something besides variables; compute both ways and choose "
-            "with torch.where(…), or write it as torch.cond(…) or torch.while_loop(…)",
+            f"{what}, and its {parts} give a variable values of several types or numbers of axes, or change something "
+            "besides variables; compute both ways and choose with torch.where(…), or write it as torch.cond(…) or "
+            "torch.while_loop(…)",
             NeedsNumberOfData,
         )
 
@@ -298,17 +299,15 @@ class _Loop(Variables):
         restored = torch.Tensor.item if type(self.values[variable]) in FLOATS else Truth
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
-            return _with_item(self.step(item, *_with_item(given, variable, restored)), variable, as_tensor)
+            return _with_item(self.step(item, *_with_item(given, variable, restored)), variable, carried)
 
-        def as_tensor(value: Any) -> Any:
-            if type(value) in FLOATS:
-                return torch.scalar_tensor(value, dtype=torch.float64)
-            return flag(value) if type(value) in BOOLS else value
+        def carried(value: Any) -> Any:
+            return torch.scalar_tensor(value, dtype=torch.float64) if type(value) in FLOATS else as_tensor(value)
 
         if type(self.values[variable]) not in (*FLOATS, *BOOLS):
             raise NotRecorded
         loop = copy.copy(self)
-        Variables.__init__(loop, _with_item(self.values, variable, as_tensor), self.whole)
+        Variables.__init__(loop, _with_item(self.values, variable, carried), self.whole)
         loop.step = step
         return _with_item(loop.recorded(), variable, restored)
 

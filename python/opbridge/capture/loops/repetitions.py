@@ -9,14 +9,13 @@ import torch
 
 from opbridge.capture.loops.variables import MUTABLE, Variables
 from opbridge.capture.torchscript.branches import Truth
-from opbridge.capture.torchscript.loops import record_loop
+from opbridge.capture.torchscript.loops import NO_LIMIT, record_loop
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import pytree
 from opbridge.torch_compat.symbols import FLOATS
 
 Step = Callable[..., tuple[Any, ...]]
-_NO_LIMIT = (1 << 63) - 1  # of the number of steps
 
 
 def record_repetition(
@@ -48,7 +47,7 @@ class _Repetition(Variables):
 
     def recorded(self) -> tuple[Any, ...]:
         start = list(map(self._carried, range(len(self.leaves)), self.leaves))
-        results = dict(enumerate(record_loop(self._recorder, self._run, 0, _NO_LIMIT, self._condition, start)))
+        results = dict(enumerate(record_loop(self._recorder, self._run, 0, NO_LIMIT, self._condition, start)))
         for i in self.written:
             self.leaves[i].copy_(results[i])
             results[i] = self.leaves[i]

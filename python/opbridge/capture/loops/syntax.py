@@ -204,18 +204,10 @@ class _Rewriting(ast.NodeTransformer):
         self.has_calls = True
         iterable = self._items(node.iter)
         node.body = without_continue(statements)
-        self._following.append([node])
-        self._loops += 1
-        body = self._block(node.body)
-        self._loops -= 1
-        self._following.pop()
-        ends = _returning(kept)
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
-        body = [_Continuing(ends).visit(each) for each in body]
-        step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *body, ends], [])
-        arguments = [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)]
-        index = ast.Constant(None if stopped is None else kept.index(stopped))
-        call = _call("each", arguments, [ast.keyword("stopped", index)] if stopped else [])
+        step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
+        end = [] if stopped is None else [ast.keyword("stopped", ast.Constant(kept.index(stopped)))]
+        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)], end)
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
 
@@ -241,17 +233,22 @@ class _Rewriting(ast.NodeTransformer):
         if kept is None or not can_be_function(node.body) or _names_a_value(node.test) or needs_its_frame([node.test]):
             return self.generic_visit(node)
         self.has_calls = True
-        self._following.append([node])
-        self._loops += 1
-        test = ast.Lambda(_parameters(*kept), self._test(copy.deepcopy(node.test)))
-        ends = _returning(kept)
-        body = [_Continuing(ends).visit(each) for each in self._block(without_continue(node.body))]
-        self._loops -= 1
-        self._following.pop()
-        step = ast.FunctionDef(_STEP, _parameters(*kept), [*body, ends], [])
+        node.body = without_continue(node.body)
+        step = ast.FunctionDef(_STEP, _parameters(*kept), self._step(node, kept), [])
+        test = ast.Lambda(_parameters(*kept), self._test(node.test))
         call = _call("repeat", [test, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+
+    def _step(self, node: ast.For | ast.While, kept: list[str]) -> list[ast.stmt]:
+        """The body of the function of a step, which returns the variables."""
+        self._following.append([node])
+        self._loops += 1
+        body = self._block(node.body)
+        self._loops -= 1
+        self._following.pop()
+        ends = _returning(kept)
+        return [*(_Continuing(ends).visit(each) for each in body), ends]
 
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
@@ -325,11 +322,10 @@ class _Rewriting(ast.NodeTransformer):
         made = ast.Lambda(_parameters(_ITEM), element)
         return _placed(_call("listed", [self._items(first.iter), made]), node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> ast.AST:
         return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)
+    visit_UnaryOp = visit_BoolOp
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)

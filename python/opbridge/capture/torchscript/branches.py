@@ -93,7 +93,7 @@ def record_branch(
             made.append([with_tensors(value) for value in way()])
             for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way adds its own
                 if isinstance(leaf, (torch.Tensor, torch.SymFloat, Truth)):
-                    recorder.value_of(leaf.tensor if isinstance(leaf, Truth) else leaf)
+                    recorder.value_of(_tensor_of(leaf))
     merge = _Merge(recorder, bodies, condition, known, with_numbers)
     results = [merge.values(*pair) for pair in zip(*made, strict=True)]
     with recorder.pause():

@@ -15,7 +15,7 @@ from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import check, pytree
 from opbridge.torch_compat.symbols import INTEGERS, always, expression_of, forget_facts
 
-_NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
+NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
 BOOLS = (bool, torch.SymBool, Truth)
 
 
@@ -44,10 +44,10 @@ def record_loop(
     fake: Any = symbol.tensor if type(symbol) is Truth else None
     env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env
     leaves, structure = pytree.tree_flatten(with_tensors(carried))
-    start = [number, flag(goes_on), *map(_as_tensor, leaves)]
+    start = [number, flag(goes_on), *map(as_tensor, leaves)]
     inside = [standing_for(value, recorder, env) for value in start]
     check(inside[0] >= number)  # not that it is below the count: torch would infer that the count is above 0
-    limited = type(count) is torch.SymInt or count < _NO_LIMIT
+    limited = type(count) is torch.SymInt or count < NO_LIMIT
     body, condition = Body(), Body()
     with recorder.enter(body), forget_facts(env):
         take(recorder, inside)
@@ -56,7 +56,7 @@ def record_loop(
         made, other = pytree.tree_flatten(with_tensors(results))
         if other != structure:
             raise NotRecorded
-        ends = [inside[0] + 1, flag(goes), *map(_as_tensor, made)]
+        ends = [inside[0] + 1, flag(goes), *map(as_tensor, made)]
         for before, after in zip(inside, ends, strict=True):
             check_alike(before, after)
             if _is_carried(before):
@@ -89,7 +89,8 @@ def flag(value: Any) -> Any:
     return torch.full((), value, dtype=torch.bool)
 
 
-def _as_tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
+    """A bool as ``flag`` makes it; other values themselves."""
     return flag(value) if type(value) in BOOLS else value
 
 
