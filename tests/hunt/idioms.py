@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hunt.decisions import DECISIONS
+from hunt.lists import LISTS
 from hunt.loops import LOOPS
 from hunt.padding import PADDING
 from hunt.statements import DTYPES, NUMBERS, Scope
@@ -543,6 +544,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (PADDING, 2),
     (LOOPS, 2),
     (DECISIONS, 2),
+    (LISTS, 2),
 )
 
 _WORDS = {

@@ -169,6 +169,14 @@ def windows(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(means, 1)
 
 
+def some_items(self: Any, x: torch.Tensor) -> Any:
+    outputs = []
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            outputs.append(x[:, t])
+    return torch.stack(outputs, 1)
+
+
 RIGHT = (
     by_parity,
     last_step,
@@ -184,6 +192,7 @@ RIGHT = (
     previous,
     assigned_in_a_way,
     windows,
+    some_items,
 )
 
 
@@ -197,14 +206,6 @@ def test_a_branch_is_an_if_in_the_step(tmp_path: pathlib.Path) -> None:
     model = agrees(Model(by_parity), SHAPES, DYNAMIC, "export", tmp_path)
     (scan,) = steps(model)
     assert "If" in {node.op_type for node in onnx.helper.get_attribute_value(scan.attribute[0]).node}
-
-
-def some_items(self: Any, x: torch.Tensor) -> Any:
-    outputs = []
-    for t in range(x.shape[1]):
-        if t % 2 == 0:
-            outputs.append(x[:, t])
-    return torch.stack(outputs, 1)
 
 
 def read_by_another_name(self: Any, x: torch.Tensor) -> Any:
@@ -273,7 +274,6 @@ def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
 
 
 REFUSED = (
-    (some_items, "outside of the loop"),
     (read_by_another_name, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),
     (dict_of_others, "outside of the loop"),

@@ -164,6 +164,13 @@ def index_of_data(self: Any, x: torch.Tensor) -> Any:
     return counts
 
 
+def last_slice(self: Any, x: torch.Tensor) -> Any:
+    last = x[0]
+    for i, end in enumerate(lengths(x)):
+        last = x[i, :end]
+    return last
+
+
 RIGHT = (
     rows_of_lengths,
     list_of_lengths,
@@ -180,6 +187,7 @@ RIGHT = (
     conditions_of_data,
     inner_loop_of_data,
     index_of_data,
+    last_slice,
 )
 
 
@@ -207,13 +215,6 @@ def views_written_later(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs)
 
 
-def last_slice(self: Any, x: torch.Tensor) -> Any:
-    last = x[0]
-    for i, end in enumerate(lengths(x)):
-        last = x[i, :end]
-    return last
-
-
 def kept_in_the_model(self: Any, x: torch.Tensor) -> Any:
     for end in lengths(x):
         self.last = int(end)
@@ -227,7 +228,7 @@ def of_several_lengths(self: Any, x: torch.Tensor) -> Any:
 @CAPTURES
 @pytest.mark.parametrize(
     "run",
-    [view_that_is_written, views_written_later, last_slice, kept_in_the_model, of_several_lengths],
+    [view_that_is_written, views_written_later, kept_in_the_model, of_several_lengths],
     ids=lambda run: run.__name__,
 )
 def test_refuses_other_uses(run: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
+from opbridge.capture.loops import end_at_branch
 from opbridge.capture.patching import patch
 from opbridge.capture.state.attributes import Attributes
 from opbridge.errors import UnsupportedError
@@ -27,21 +28,21 @@ T = TypeVar("T")
 
 def retry_with_tensors(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     """``capture()``; if the model branches on data, again with the values of its tensors. If that is refused too,
-    raises the error of the attempt that went on to another line."""
+    raises the error of the attempt that went on to another line, or NodeFound."""
     try:
         return capture()
     except UnsupportedError as error:
         if error.__cause__ is None or not is_branch_on_data(error.__cause__):
             raise
         refusal = error
-    if next(tensors_to_know(model), None) is None:
-        raise refusal
-    try:
-        with _known_tensors():
-            return capture()
-    except UnsupportedError as error:
-        if error.where != refusal.where:
-            refusal = error
+    if next(tensors_to_know(model), None) is not None:
+        try:
+            with _known_tensors():
+                return capture()
+        except UnsupportedError as error:
+            if error.where != refusal.where:
+                refusal = error
+    end_at_branch()
     raise refusal
 
 

@@ -7,11 +7,12 @@ fake tensors. It takes no way of a branch by data for granted either.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from opbridge.capture.failures import T
-from opbridge.capture.loops import has_loops, note_loops
+from opbridge.capture.loops import NodeFound, Noted, has_loops, note_loops
 from opbridge.capture.patching import patch
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
@@ -24,9 +25,11 @@ class _Differentiated(BaseException):
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
     """Calls ``export()``. If the model computes a derivative, or is refused and uses vmap, loops over a dynamic axis or
-    branches by data, returns ``trace()``."""
+    branches by data, returns ``trace()``. At the first such loop or branch ``export()``, which tries several ways to
+    capture the model, ends, and goes on only if ``trace()`` is refused."""
     has_vmap = False
     enter_vmap = NESTING_OF_VMAP.original
+    refused: UnsupportedError | None = None
 
     def note_vmap(*args: Any) -> Any:
         nonlocal has_vmap
@@ -36,16 +39,38 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
     def stop(*_: Any, **__: Any) -> Any:
         raise _Differentiated
 
-    try:
-        with note_loops() as loops, patch(NESTING_OF_VMAP, note_vmap), patch(BACKWARD, stop), patch(DUAL_NUMBERS, stop):
-            return export()
-    except _Differentiated:
-        return trace()
-    except UnsupportedError as refusal:
-        if not has_vmap and not has_loops(loops):
-            raise
+    def trace_once() -> T:
+        nonlocal refused
+        if refused is None:
+            try:
+                return trace()
+            except UnsupportedError as error:
+                refused = error
+        raise refused
+
+    def attempt(ends_at: Callable[[Noted], bool]) -> T:
         try:
-            return trace()
-        except UnsupportedError as other:
-            says_the_same = other.__cause__ is not None and is_branch_on_data(other.__cause__)
-            raise (refusal if has_vmap or says_the_same else other) from None
+            with (
+                note_loops(ends_at) as loops,
+                patch(NESTING_OF_VMAP, note_vmap),
+                patch(BACKWARD, stop),
+                patch(DUAL_NUMBERS, stop),
+            ):
+                return export()
+        except _Differentiated:
+            return trace_once()
+        except UnsupportedError as refusal:
+            if not has_vmap and not has_loops(loops):
+                raise
+            try:
+                return trace_once()
+            except UnsupportedError as other:
+                says_the_same = other.__cause__ is not None and is_branch_on_data(other.__cause__)
+                raise (refusal if has_vmap or says_the_same else other) from None
+
+    try:
+        return attempt(has_loops)
+    except NodeFound:
+        with contextlib.suppress(UnsupportedError):
+            return trace_once()
+    return attempt(lambda _: False)

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, MappingProxyType
 
 from opbridge.capture.failures import T
-from opbridge.capture.loops.counting import tests_of_counting
+from opbridge.capture.loops.counting import lines_that_count_steps, tests_of_counting
 from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.syntax import running_line
 from opbridge.errors import UnsupportedError
@@ -28,16 +28,28 @@ class Noted:
 
     fixing: set[CodeType] = dataclasses.field(default_factory=set)  # has fixed a dynamic size, perhaps in a loop
     branching: set[CodeType] = dataclasses.field(default_factory=set)  # branches by data
+    # Whether the run ends at a loop or a branch whose code is all that the argument has
+    ends_at: Callable[[Noted], bool] = lambda _: False
+
+
+class NodeFound(BaseException):
+    """A loop fixes a dynamic size, or a branch depends on data, and can be a node. Not an Exception, which the model
+    might catch."""
 
 
 _noted: ContextVar[Noted | None] = ContextVar("_noted", default=None)
 
 
 def note_loop(frame: FrameType | None) -> None:
-    """Notes that a size becomes constant in ``frame``, perhaps in a loop."""
+    """Notes that a size becomes constant in ``frame``, perhaps in a loop. Raises NodeFound if the run ends there."""
     noted = _noted.get()
-    if noted is not None and frame is not None:
-        noted.fixing.add(frame.f_code)
+    if noted is None or frame is None:
+        return
+    noted.fixing.add(frame.f_code)
+    line = running_line(frame)
+    code = {frame.f_code}
+    if line in lines_that_count_steps(line[0]) and noted.ends_at(Noted(code, code & noted.branching)):
+        raise NodeFound
 
 
 def note_branch(frame: FrameType) -> None:
@@ -51,10 +63,25 @@ def note_branch(frame: FrameType) -> None:
         noted.branching.add(frame.f_code)
 
 
+def note_loop_of_data(frame: FrameType | None) -> None:
+    """``note_loop`` of a size that depends on data. Data may decide more than the number of steps, such as a break."""
+    if frame is not None:
+        note_branch(frame)
+    note_loop(frame)
+
+
+def end_at_branch() -> None:
+    """Raises NodeFound if the run has come to a branch by data, and ends there."""
+    noted = _noted.get()
+    if noted is not None and noted.branching and noted.ends_at(Noted(branching=noted.branching)):
+        raise NodeFound
+
+
 @contextlib.contextmanager
-def note_loops() -> Iterator[Noted]:
-    """Yields the code that fixes a size or branches by data meanwhile."""
-    noted = Noted()
+def note_loops(ends_at: Callable[[Noted], bool]) -> Iterator[Noted]:
+    """Yields the code that fixes a size or branches by data meanwhile. Raises NodeFound at a loop or a branch for which
+    ``ends_at`` is true."""
+    noted = Noted(ends_at=ends_at)
     token = _noted.set(noted)
     try:
         yield noted
@@ -83,17 +110,23 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
     replaced: dict[FunctionType, CodeType] = {}
     branching: set[FunctionType] = set()
     tried: set[tuple[CodeType, bool]] = set()
+
+    def untried(functions: set[FunctionType]) -> set[FunctionType]:
+        # A function that the model defines in its run is another one in each run.
+        return {each for each in functions if (each.__code__, each in branching) not in tried}
+
+    def ends_at(found: Noted) -> bool:
+        return bool(_with_calls(untried(_functions_with(found.fixing, replaced)), branching))
+
     while True:
         held: list[Warned] = []
         new: dict[FunctionType, CodeType] = {}
         try:
-            with note_loops() as noted, _with_code(replaced), hold_warnings() as held:
+            with note_loops(ends_at) as noted, _with_code(replaced), hold_warnings() as held:
                 return capture()
-        except UnsupportedError:
+        except (UnsupportedError, NodeFound):
             branching |= _functions_with(noted.branching, replaced)
-            functions = _functions_with(noted.fixing, replaced) | branching
-            # A function that the model defines in its run is another one in each run.
-            again = {each for each in functions if (each.__code__, each in branching) not in tried}
+            again = untried(_functions_with(noted.fixing, replaced) | branching)
             tried |= {(each.__code__, each in branching) for each in again}
             new = _with_calls(again, branching)
             if not new:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.variables import MUTABLE, Growing, Variables
-from opbridge.capture.torchscript.branches import Truth, record_branch
+from opbridge.capture.loops.rows import READABLE, AsRows, Resizes, item_like
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, holds_lists, run_with_lists
+from opbridge.capture.torchscript.branches import Truth, record_branch, symbols_before
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import pytree
@@ -23,11 +24,23 @@ def record_choice(
     """The variables, which are ``values`` before, after the way that the condition chooses; others may hold the lists
     of those that are ``shared``. Raises NotRecorded if the choice cannot be a node."""
     choice = _Choice(recorder, condition, ways, values, shared)
+    known = symbols_before(condition.tensor)
     while True:
         try:
             return choice.recorded()
         except WritesOutside as write:
             choice.note_write(write, dict(enumerate(choice.leaves)))
+            continue
+        except Resizes as found:
+            lists = found.as_rows(choice, shared, known)
+        except NotRecorded as error:
+            readable = (i for i, value in enumerate(values) if isinstance(value, READABLE) and i not in shared)
+            index = next(readable, None)
+            if index is None or (isinstance(error, Reads) and error.loop is not None):
+                raise
+            lists = AsRows(index, item_like(values[index]), known)  # which a way may read
+        ways = [lists.step(way) for way in ways]
+        return lists.lists(record_choice(recorder, condition, ways, lists.rows(values), shared))
 
 
 class _Choice(Variables):
@@ -42,6 +55,7 @@ class _Choice(Variables):
         self._kept: dict[int, bool] = {}  # whether a variable that is a list or a dict still is the same one
         self._in_place: dict[int, bool] = {}  # whether the ways change a variable, such as a list, or assign another
         self._at_front: dict[int, bool] = {}  # whether a list grows at its front
+        self._lists: dict[int, list[Any]] = {}  # the lists, or what is added to them, after the first way
 
     def recorded(self) -> tuple[Any, ...]:
         # The ways copy these copies: one that uses the leaf too has it by another name.
@@ -56,22 +70,29 @@ class _Choice(Variables):
         """The variables after the way, in which ``_WRITTEN`` stands for the leaves to which it writes, and these
         leaves; of a list that grows, the items that the way adds."""
         own = {i: copy.clone() for i, copy in copies.items()}
-        given = self.with_leaves(own)
+        given = self.given = self.with_leaves(own)
         for i, value in enumerate(self.values):
             if isinstance(value, UnreadList):
                 given[i] = value.within() if isinstance(value, Growing) else Growing(None, i)
         results = []
-        for i, (start, now) in enumerate(zip(given, way(*given), strict=True)):
-            results.append(self._added(i, now) if type(start) is Growing else self._result(i, start, now, own))
+        after = run_with_lists(way, given)
+        for i, (start, now) in enumerate(zip(given, after, strict=True)):
+            results.append(self._added(i, start, now) if type(start) is Growing else self._result(i, start, now, own))
         operands = [each for each in self._recorder.operands if all(each is not copy for copy in copies.values())]
         self.check_writes(own, pytree.tree_leaves(results), operands)
         return [*results, list(own.values())]
 
-    def _added(self, index: int, growing: Any) -> list[Any]:
-        if type(growing) is not Growing:
+    def _compare_lengths(self, index: int, items: list[Any]) -> None:
+        other = self._lists.setdefault(index, items)
+        if len(other) != len(items):
+            raise Resizes(self.values[index], item_like(other or items))
+
+    def _added(self, index: int, start: Growing, now: Any) -> list[Any]:
+        if now is not start:
             raise NotRecorded
-        items = growing.items()
-        if items and self._at_front.setdefault(index, growing.at_front) != growing.at_front:
+        items: list[Any] = start.items()
+        self._compare_lengths(index, items)
+        if items and self._at_front.setdefault(index, start.at_front) != start.at_front:
             raise NotRecorded
         return items
 
@@ -81,6 +102,10 @@ class _Choice(Variables):
             is_kept = self._kept.setdefault(index, now is start)
             if index in self._shared and is_kept != (now is start):
                 raise NotRecorded
+        if isinstance(now, READABLE):  # a list before
+            raise Resizes(self.values[index], item_like(now))
+        if type(start) is type(now) is list:
+            self._compare_lengths(index, now)
         leaves, structure = pytree.tree_flatten(now)
         own_leaves = {i: each for i, each in own.items() if self.variables[i] == index}
         if own_leaves:
@@ -91,7 +116,7 @@ class _Choice(Variables):
                 leaves[i - first] = _WRITTEN
         if self._is_unchanged(index, leaves, structure):
             return pytree.tree_unflatten(leaves, structure)
-        if _holds_lists(start) or self._in_place.setdefault(index, now is start) != (now is start):
+        if holds_lists(start) or self._in_place.setdefault(index, now is start) != (now is start):
             raise NotRecorded
         return pytree.tree_unflatten(leaves, structure)
 
@@ -119,9 +144,3 @@ class _Choice(Variables):
         value.clear()
         (value.update if isinstance(value, dict) else value.extend)(result)
         return value
-
-
-def _holds_lists(value: Any) -> bool:
-    """Whether lists or dicts are inside of the value."""
-    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, MUTABLE))
-    return any(isinstance(each, MUTABLE) for each in leaves)

@@ -58,6 +58,13 @@ def tests_of_counting(filename: str) -> frozenset[Line]:
     return frozenset((filename, line) for loop in loops for line in lines_of(loop.test))
 
 
+@functools.lru_cache(maxsize=64)
+def lines_that_count_steps(filename: str) -> frozenset[Line]:
+    """The lines on which the loops in a file ask how many steps they have."""
+    loops = (each for each in ast.walk(syntax_tree(filename)) if isinstance(each, (ast.For, ast.comprehension)))
+    return tests_of_counting(filename).union((filename, line) for loop in loops for line in lines_of(loop.iter))
+
+
 def _increment(statement: ast.stmt) -> tuple[str, ast.expr] | None:
     """The variable that the statement changes, and by how much."""
     match statement:

@@ -86,14 +86,15 @@ class Counted:
         self.items: Items | None = None
         if type(step) is int and type(number) in (int, torch.SymInt):
             self.items = self._items()
-        elif not isinstance(number, (int, float)):
+        elif not isinstance(number, (int, float, torch.Tensor)):
             raise UnsupportedError(f"a loop counts a {type(number).__name__}, not a Python number")
 
-    def __iter__(self) -> Iterator[Any]:
+    def goes_on(self, number: Any) -> Any:
         left, right = self._sides
-        while _RELATIONS[self._relation](left(self.end), right(self.end)):
-            yield self.end
-            self.end += self._step
+        return _RELATIONS[self._relation](left(number), right(number))
+
+    def after(self, number: Any) -> Any:
+        return number + self._step
 
     def _items(self) -> Items | None:
         """The values, if their number is symbolic."""

@@ -186,6 +186,8 @@ class ListOfNumbers(UnreadList):
         return tuple(each.item() for each in item) if item.dim() else item.item()
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice) and (index.step is None or (type(index.step) is int and index.step > 0)):
+            return ListOfNumbers(self.values[index], *self._same)
         is_known = type(index) is int or (type(index) is torch.SymInt and is_never_negative(index))
         return self.get(index) if is_known else super().__getitem__(index)
 

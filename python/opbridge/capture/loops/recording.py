@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import operator
 import re
@@ -29,22 +30,23 @@ from opbridge.capture.loops.lists import (
     values_of_numbers,
 )
 from opbridge.capture.loops.repetitions import record_repetition
+from opbridge.capture.loops.rows import READABLE, AsRows, Resizes, item_like
 from opbridge.capture.loops.runtime import Step, recording
-from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_zero
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_zero, run_with_lists
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.state.kinds import is_iterator
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData, refused
 from opbridge.capture.symbolic_sizes.slices import note_step
-from opbridge.capture.torchscript.branches import Truth, is_known
-from opbridge.capture.torchscript.loops import BOOLS, as_tensor, check_alike, fixed, standing_for, take
+from opbridge.capture.torchscript.branches import Truth, as_truth, is_known
+from opbridge.capture.torchscript.loops import BOOLS, Varies, as_tensor, check_alike, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.messages import is_branch_on_data
-from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forget_facts
+from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forget_facts, free_unbacked_symbols
 
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
 
@@ -71,23 +73,41 @@ class _Loops:
         self._caught = caught
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]:
-        """If a variable has a value of another type or shape after the first step, such as one that is None before,
-        that step comes before the node."""
+        """If a variable has a value of another type or shape after the first step, such as one that is None before or
+        that broadcasts, that step comes before the node. Other sizes that steps change depend on data."""
         before = self._attributes.changes()
         why = "change a shape, a number or something outside of the loop"
-        for done in (0, 1):
+        is_of_data = bool(free_unbacked_symbols(expression_of(items.count)))
+        done = 0
+        loop: _Loop
+
+        def attempt(may_vary: bool, values: Sequence[Any]) -> tuple[Any, ...]:
+            nonlocal loop
+            loop = _Loop(self._recorder, self._caught, items, done, step, values, shared, may_vary)
+            return loop.recorded()
+
+        def with_first_step(*values: Any) -> tuple[Any, ...]:
+            return attempt(True, step(items.get(0), *values))
+
+        attempts = [(0, False), (1, False), (1, True)]
+        while attempts:
+            first, may_vary = attempts.pop(0)
             try:
-                if done:
-                    if not items.count >= 1:
+                if first > done:
+                    done, goes_on = 1, items.count >= 1
+                    if is_of_data:
+                        attempts = []
+                        return self.choose(as_truth(goes_on), (with_first_step, lambda *given: given), values, shared)
+                    if not goes_on:
                         return tuple(values)
                     values = list(step(items.get(0), *values))
-                loop = _Loop(self._recorder, self._caught, items, done, step, values, shared)
-                return loop.recorded()
+                return attempt(may_vary, values)
             except (WritesOutside, Reads):
                 if self._recorder.in_body:
                     raise  # perhaps to a variable, or of a list, of the loop around it
-            except NotRecorded:
-                pass
+            except NotRecorded as error:
+                if not may_vary and isinstance(error, Varies) and (is_of_data or not error.may_broadcast):
+                    attempts.insert(0, (done, True))
             except Exception as error:
                 self._caught.forget(error)
                 if is_branch_on_data(error):
@@ -96,10 +116,10 @@ class _Loops:
                     raise
             if self._attributes.changes() != before or not loop.keeps_state:
                 break
+        decides, advice = ("data", "") if is_of_data else ("a dynamic size", ", or make the size constant")
         raise UnsupportedError(
-            f"a loop runs '{self._recorder.text_of(items.count)}' times, which depends on a dynamic size, and its "
-            f"steps {why}, which a loop of a graph cannot; compute with operators of tensors instead, or make the size "
-            "constant",
+            f"a loop runs '{self._recorder.text_of(items.count)}' times, which depends on {decides}, and its steps "
+            f"{why}, which a loop of a graph cannot; compute with operators of tensors instead{advice}",
             line_of_frame(sys._getframe(1)),
         )
 
@@ -109,9 +129,11 @@ class _Loops:
 
         return self._by_data(record, ways, values, "branches on a tensor", "ways")
 
-    def repeat(self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any]) -> tuple[Any, ...]:
+    def repeat(
+        self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any], shared: set[int]
+    ) -> tuple[Any, ...]:
         def record(test: Callable[..., Any], step: Step) -> tuple[Any, ...]:
-            return record_repetition(self._recorder, condition, test, step, values)
+            return record_repetition(self._recorder, condition, test, step, values, shared)
 
         return self._by_data(record, (test, step), values, "branches on a tensor in the test of a loop", "steps")
 
@@ -202,11 +224,14 @@ class _Loop(Variables):
         step: Step,
         values: Sequence[Any],
         shared: set[int],
+        may_vary: bool,
     ) -> None:
         super().__init__(values)
         self.recorder = recorder
         self.caught = caught
         self.items = items
+        env: Any = items.count.node.shape_env
+        self.known = frozenset(env.var_to_range)
         self.done = done  # the number of steps that come before the node
         self.step = step
         self.shared = shared
@@ -215,6 +240,8 @@ class _Loop(Variables):
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
         self.lengthened: dict[int, list[Any]] = {}  # by how much each step does so, along each axis
+        self.may_vary = may_vary
+        self.varying: dict[int, set[int]] = {}  # the axes of leaves whose sizes steps change otherwise
 
     @property
     def carried(self) -> list[int]:
@@ -245,9 +272,14 @@ class _Loop(Variables):
             except _Changes as found:
                 return self._with_tensor(self.variables[found.index])
             except _Lengthens as found:
-                if found.index in self.lengthened:
-                    raise
                 self.lengthened[found.index] = found.by
+            except Resizes as found:
+                return self._with_rows(found.as_rows(self, self.shared, self.known))
+            except Varies as found:
+                if not self.may_vary:
+                    raise
+                self.lengthened.pop(found.index, None)
+                self.varying[found.index] = self.varying.get(found.index, set()) | found.axes
             except Reads as found:
                 if found.loop is not self:
                     raise
@@ -268,12 +300,12 @@ class _Loop(Variables):
             shape = [size + by * done for size, by in zip(value.shape, self.lengthened[leaf], strict=True)]
             with self.recorder.pause():
                 value = value.new_empty(shape)
-        return standing_for(value, self.recorder, done.node.shape_env)
+        return standing_for(value, self.recorder, done.node.shape_env, self.varying.get(leaf, ()))
 
     def _let_grow(self, lists: Iterable[list[Any]]) -> None:
         """Takes the lists for such that grow, the items of which are no variables."""
         Variables.__init__(self, self.values, [*self.whole, *lists])
-        self.counting, self.lengthened = set(), {}
+        self.counting, self.lengthened, self.varying = set(), {}, {}
 
     def _with_recent(self, index: int, count: int) -> tuple[Any, ...]:
         """Records the loop with the last ``count`` items of a list that grows as variables."""
@@ -293,6 +325,19 @@ class _Loop(Variables):
         Variables.__init__(loop, [*self.values, *items[-count:]], self.whole)
         loop.step = step
         return loop.recorded()[:-count]
+
+    def _with_rows(self, lists: AsRows) -> tuple[Any, ...]:
+        """Records the loop with the tensor of its items for a list whose length data decide."""
+
+        def step(item: Any, *given: Any) -> tuple[Any, ...]:
+            return lists.step(functools.partial(self.step, item))(*given)
+
+        loop = copy.copy(self)
+        Variables.__init__(loop, lists.rows(self.values), self.whole)
+        loop.counting, loop.lengthened = set(), {}
+        loop.varying = {loop.variables.index(lists.index): {0}}
+        loop.step = step
+        return lists.lists(loop.recorded())
 
     def _with_tensor(self, variable: int) -> tuple[Any, ...]:
         """Records the loop with a tensor, [] of float64 or bool, for a number or a bool that is a variable."""
@@ -383,9 +428,10 @@ class _Step:
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
             self._growing = {i: self._list(i, index) for i in loop.growing}
-            given = loop.with_leaves(before | self._growing)
+            given = loop.given = loop.with_leaves(before | self._growing)
             lists = [[(each, list(each)) for each in loop.lists_in(one)] for one in given]
-            results = loop.step(loop.items.get(index + loop.done), *given)
+            step = functools.partial(loop.step, loop.items.get(index + loop.done))
+            results = run_with_lists(step, given)
             after = self.after = self._leaves_of(results, given, lists)
             self.changed = {
                 loop.variables[i] for i, now in enumerate(after) if now is not before.get(i, loop.leaves[i])
@@ -420,9 +466,13 @@ class _Step:
                     now = result if one is before else one
                     if type(now) is list and len(now) > len(items) and _is_extended(now, items):
                         raise _Grows(i, original)
+                if type(before) is list and isinstance(result, READABLE):
+                    raise Resizes(before, item_like(result))
                 raise NotRecorded
             after += leaves
         for i, growing in self._growing.items():
+            if isinstance(after[i], READABLE):
+                raise Resizes(growing, item_like(after[i]))
             if after[i] is not growing:
                 raise NotRecorded
             self.appended[i] = list(map(_as_tensor, growing.items()))
@@ -452,10 +502,11 @@ class _Step:
             if i not in before and type(leaf) in BOOLS and type(now) in BOOLS and now is not leaf:
                 raise _Changes(i)
             by = self._lengthening(before.get(i, leaf), now)
-            if by is None and i not in loop.lengthened:
-                check_alike(before.get(i, leaf), now)
-            elif by is None or list(map(expression_of, by)) != list(map(expression_of, loop.lengthened.get(i, []))):
-                raise _Lengthens(i, by) if by else NotRecorded
+            if by and list(map(expression_of, by)) == list(map(expression_of, loop.lengthened.get(i, []))):
+                continue
+            if by and i not in loop.lengthened and i not in loop.varying:
+                raise _Lengthens(i, by)
+            check_alike(i, before.get(i, leaf), now, loop.varying.get(i, set()))
         appended = list(itertools.chain(*self.appended.values()))
         for each in appended:
             if not isinstance(each, torch.Tensor) or not all(is_known(size, self._known) for size in each.shape):
@@ -502,7 +553,7 @@ def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
 def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool, of_numbers: bool) -> Any:
     """The list with what the steps add to it, each step one of each of ``rows``."""
     for each in rows:
-        check_alike(rows[0], each)
+        check_alike(0, rows[0], each, set())
     added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
     added = added.flip(0) if at_front else added
     if added is not rows[0]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
-from opbridge.capture.loops.variables import MUTABLE, Variables
-from opbridge.capture.torchscript.branches import Truth
+from opbridge.capture.loops.rows import READABLE, Resizes, item_like
+from opbridge.capture.loops.variables import MUTABLE, Variables, holds_lists, run_with_lists
+from opbridge.capture.torchscript.branches import Truth, symbols_before
 from opbridge.capture.torchscript.loops import NO_LIMIT, record_loop
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
@@ -19,25 +21,41 @@ Step = Callable[..., tuple[Any, ...]]
 
 
 def record_repetition(
-    recorder: Recorder, condition: Truth, test: Callable[..., Any], step: Step, values: Sequence[Any]
+    recorder: Recorder,
+    condition: Truth,
+    test: Callable[..., Any],
+    step: Step,
+    values: Sequence[Any],
+    shared: Collection[int],
 ) -> tuple[Any, ...]:
     """The variables, which are ``values`` before, after ``step`` has run while ``test`` holds; ``condition`` is what it
-    is before. Raises NotRecorded if the loop cannot be a node."""
-    repetition = _Repetition(recorder, condition, test, step, values)
+    is before, and others may hold the lists of those that are ``shared``. Raises NotRecorded if the loop cannot be a
+    node."""
+    repetition = _Repetition(recorder, condition, test, step, values, shared)
+    known = symbols_before(condition.tensor)
     while True:
         try:
             return repetition.recorded()
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
+        except Resizes as found:
+            lists = found.as_rows(repetition, shared, known)
+            test, step = lists.test(test), lists.step(step)
+            return lists.lists(record_repetition(recorder, condition, test, step, lists.rows(values), shared))
 
 
 class _Repetition(Variables):
     def __init__(
-        self, recorder: Recorder, condition: Truth, test: Callable[..., Any], step: Step, values: Sequence[Any]
+        self,
+        recorder: Recorder,
+        condition: Truth,
+        test: Callable[..., Any],
+        step: Step,
+        values: Sequence[Any],
+        shared: Collection[int],
     ) -> None:
         super().__init__(values)
-        if any(isinstance(each, MUTABLE) for each in values) or any(map(self.lists_in, values)):
-            raise NotRecorded
+        self._shared = shared
         self._recorder = recorder
         self._condition = condition
         self._test = test
@@ -51,18 +69,30 @@ class _Repetition(Variables):
         for i in self.written:
             self.leaves[i].copy_(results[i])
             results[i] = self.leaves[i]
-        return tuple(self.with_leaves({i: self._python(i, result) for i, result in results.items()}))
+        after = self.with_leaves({i: self._python(i, result) for i, result in results.items()})
+        return tuple(value if self._is_kept(i) else after[i] for i, value in enumerate(self.values))
+
+    def _is_kept(self, variable: int) -> bool:
+        """Whether a variable has lists that steps must not change, because others may hold them."""
+        return holds_lists(self.values[variable]) or (
+            variable in self._shared and isinstance(self.values[variable], MUTABLE)
+        )
 
     def _run(self, given: list[Any]) -> list[Any]:
         """Whether the loop goes on after a step, and the leaves then."""
         self.inside = dict(enumerate(given[1:]))
         own = {i: self.inside[i].clone() for i in self.written}
         leaves = self.inside | own
-        after = self._step(*self.with_leaves({i: self._python(i, leaf) for i, leaf in leaves.items()}))
+        given = self.given = self.with_leaves({i: self._python(i, leaf) for i, leaf in leaves.items()})
+        after = run_with_lists(self._step, given)
         results: list[Any] = []
-        for value, structure in zip(after, self.structures, strict=True):
-            made, other = pytree.tree_flatten(value)
-            if other != structure:
+        for i, (value, start, now) in enumerate(zip(self.values, given, after, strict=True)):
+            made, other = pytree.tree_flatten(now)
+            if self._is_kept(i) and any(map(operator.is_not, made, pytree.tree_leaves(start))):
+                raise NotRecorded
+            if type(value) is list and (isinstance(now, READABLE) or (type(now) is list and len(now) != len(value))):
+                raise Resizes(value, item_like(now or value))
+            if other != self.structures[i] or (isinstance(value, MUTABLE) and now is not start):
                 raise NotRecorded
             results += made
         if any(results[i] is not each for i, each in own.items()):

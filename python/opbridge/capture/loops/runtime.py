@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
 
 from opbridge.capture.loops import iterables
-from opbridge.capture.loops.iterables import Items, items_of
+from opbridge.capture.loops.iterables import Counted, Items, items_of
 from opbridge.capture.loops.lists import READING, UnreadList, repeated, summed
-from opbridge.capture.loops.variables import lists_in
+from opbridge.capture.loops.rows import READABLE
+from opbridge.capture.loops.variables import MUTABLE, lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.fake_tensors import value_of
 
 Step = Callable[..., tuple[Any, ...]]
+Held = Mapping[int, tuple[int, Any]]  # the id of a list → the number of references to it, and the list
+NOTHING: Held = MappingProxyType({})
 _MOST_STEPS = 10_000  # of a loop that data end, each of which becomes a node
 
 
@@ -32,7 +36,9 @@ class Recording(Protocol):
         self, condition: Truth, ways: Sequence[Step], values: list[Any], shared: set[int]
     ) -> tuple[Any, ...]: ...
 
-    def repeat(self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any]) -> tuple[Any, ...]: ...
+    def repeat(
+        self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any], shared: set[int]
+    ) -> tuple[Any, ...]: ...
 
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -43,14 +49,21 @@ class _Runtime:
     symbolic or data decide a branch."""
 
     def each(
-        self, iterable: Any, step: Step, *variables: Callable[[], Any], stopped: int | None = None
+        self,
+        iterable: Any,
+        step: Step,
+        *variables: Callable[[], Any],
+        stopped: int | None = None,
+        held: Held = NOTHING,
     ) -> tuple[Any, ...]:
         """``for item in iterable: a, b = step(item, a, b)`` for the variables a and b; returns their last values. Once
         the one with the index ``stopped`` is true, steps change nothing."""
+        if isinstance(iterable, Counted) and iterable.items is None:
+            return self._counted(iterable, step, variables, stopped, held)
         values = tuple(map(_value_of, variables))
         recorder, items = recording.get(), items_of(iterable)
         if recorder is not None and isinstance(items, Items):
-            shared = _shared(values)
+            shared = _shared(values, held)
             return recorder.run(items, step, list(values), shared)
         for number, item in enumerate(items):
             values = step(item, *values)
@@ -60,17 +73,47 @@ class _Runtime:
                 raise UnsupportedError(f"a loop that data end has more than {_MOST_STEPS} steps")
         return values
 
-    def repeat(self, test: Callable[..., Any], step: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
+    def _counted(
+        self,
+        numbers: Counted,
+        step: Step,
+        variables: Sequence[Callable[[], Any]],
+        stopped: int | None,
+        held: Held,
+    ) -> tuple[Any, ...]:
+        """``each`` of the numbers, whose end neither a constant nor a size decides."""
+
+        def goes_on(number: Any, *values: Any) -> Any:
+            if stopped is None:
+                return numbers.goes_on(number)
+            return self.both(self.negated(values[stopped]), lambda: numbers.goes_on(number), False)
+
+        def run(number: Any, *values: Any) -> tuple[Any, ...]:
+            return (numbers.after(number), *step(number, *values))
+
+        numbers.end, *values = self.repeat(goes_on, run, lambda: numbers.end, *variables, held=held)
+        return tuple(values)
+
+    def repeat(
+        self, test: Callable[..., Any], step: Step, *variables: Callable[[], Any], held: Held = NOTHING
+    ) -> tuple[Any, ...]:
         """``while test(a, b): a, b = step(a, b)`` for the variables a and b; returns their last values."""
         values = tuple(map(_value_of, variables))
         while True:
             goes_on = test(*values)
             condition = _undecided(goes_on)
             if condition is not None:
-                return _recording().repeat(condition, lambda *given: _truth_of(test(*given)), step, list(values))
+                shared = _shared(values, held)
+                return _recording().repeat(condition, lambda *given: _truth_of(test(*given)), step, [*values], shared)
             if not goes_on:
                 return values
             values = step(*values)
+
+    def held(self, *variables: Callable[[], Any]) -> Held:
+        """The lists and dicts among the variables of a step or a way, which takes them from what runs it."""
+        values = tuple(map(_value_of, variables))
+        counts = [sys.getrefcount(values[i]) for i in range(len(values))]
+        return {id(each): (n, each) for n, each in zip(counts, values, strict=True) if isinstance(each, MUTABLE)}
 
     def listed(self, iterable: Any, make: Callable[[Any], Any]) -> Any:
         """``[make(item) for item in iterable]``"""
@@ -84,12 +127,14 @@ class _Runtime:
 
         return recorder.run(items, step, [[]], set())[0]
 
-    def branch(self, test: Any, yes: Step, no: Step, *variables: Callable[[], Any]) -> tuple[Any, ...]:
+    def branch(
+        self, test: Any, yes: Step, no: Step, *variables: Callable[[], Any], held: Held = NOTHING
+    ) -> tuple[Any, ...]:
         """``a, b = yes(a, b) if test else no(a, b)`` for the variables a and b"""
         values = tuple(map(_value_of, variables))
         condition = _undecided(test)
         if condition is not None:
-            shared = _shared(values)
+            shared = _shared(values, held)
             return _recording().choose(condition, (yes, no), list(values), shared)
         return (yes if test else no)(*values)
 
@@ -177,6 +222,8 @@ def _undecided(test: Any) -> Truth | None:
     """What a branch tests if it depends on data, or on the number of a step of a loop that is being recorded."""
     if recording.get() is None:
         return None
+    if isinstance(test, READABLE):
+        test = test.length
     if isinstance(test, torch.Tensor) and all(type(size) is int and size == 1 for size in test.shape):
         truth = test.reshape(()) != 0
         return Truth(truth) if value_of(truth) is None else None
@@ -194,10 +241,15 @@ def _truth_of(value: Any) -> Any:
     return bool(value) if truth is None else truth
 
 
-def _shared(values: Any) -> set[int]:
-    """The variables whose value may be a list that others hold too."""
-    # One reference each is that of the variable, of ``values``, of what calls this and of the call.
-    return {i for i in range(len(values)) if sys.getrefcount(values[i]) > 3 or _shares_lists(values[i])}
+def _shared(values: Any, held: Held) -> set[int]:
+    """The variables whose value may be a list that others hold too, besides those that held it before."""
+    # One reference each is that of the variable, of ``values`` and of the call, and one that of ``held``.
+    return {
+        i
+        for i in range(len(values))
+        if sys.getrefcount(values[i]) > (held[id(values[i])][0] + 1 if id(values[i]) in held else 3)
+        or _shares_lists(values[i])
+    }
 
 
 def _shares_lists(value: Any) -> bool:

@@ -42,6 +42,7 @@ _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted"
 _MIDDLE = "opbridge_middle"
+_HELD = "opbridge_held"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
@@ -159,6 +160,7 @@ class _Rewriting(ast.NodeTransformer):
         self._captured = {name for scope in scopes_in(body) for name in free_in(scope)}
         self._builtins = builtins - self._locals
         self._loops = 0  # around the statement
+        self._functions = 0  # of steps and ways, likewise
         self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
 
     def function(self) -> ast.FunctionDef:
@@ -207,7 +209,7 @@ class _Rewriting(ast.NodeTransformer):
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
         step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
         end = [] if stopped is None else [ast.keyword("stopped", ast.Constant(kept.index(stopped)))]
-        call = _call("each", [iterable, ast.Name(_STEP, ast.Load()), *_lazily(kept)], end)
+        call = self._node("each", [iterable, ast.Name(_STEP, ast.Load())], kept, end)
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
 
@@ -236,7 +238,7 @@ class _Rewriting(ast.NodeTransformer):
         node.body = without_continue(node.body)
         step = ast.FunctionDef(_STEP, _parameters(*kept), self._step(node, kept), [])
         test = ast.Lambda(_parameters(*kept), self._test(node.test))
-        call = _call("repeat", [test, ast.Name(_STEP, ast.Load()), *_lazily(kept)])
+        call = self._node("repeat", [test, ast.Name(_STEP, ast.Load())], kept)
         following = self._block(node.orelse)
         return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
 
@@ -244,11 +246,25 @@ class _Rewriting(ast.NodeTransformer):
         """The body of the function of a step, which returns the variables."""
         self._following.append([node])
         self._loops += 1
-        body = self._block(node.body)
+        body = self._body(node.body, kept)
         self._loops -= 1
         self._following.pop()
-        ends = _returning(kept)
-        return [*(_Continuing(ends).visit(each) for each in body), ends]
+        return [_Continuing(body[-1]).visit(each) for each in body]
+
+    def _body(self, statements: list[ast.stmt], kept: list[str]) -> list[ast.stmt]:
+        """The body of a function that takes the variables and returns them."""
+        self._functions += 1
+        body = self._block(statements)
+        self._functions -= 1
+        held = ast.Assign([_stored_name(_HELD)], _call("held", _lazily(kept)))
+        return [held, *body, _returning(kept)]
+
+    def _node(
+        self, name: str, given: list[ast.expr], kept: list[str], keywords: Iterable[ast.keyword] = ()
+    ) -> ast.Call:
+        """The call of what may become a node that changes the variables."""
+        held = [ast.keyword("held", ast.Name(_HELD, ast.Load()))] if self._functions else []
+        return _call(name, [*given, *_lazily(kept)], [*keywords, *held])
 
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
@@ -257,11 +273,11 @@ class _Rewriting(ast.NodeTransformer):
             return self.generic_visit(node)
         self.has_calls = True
         ways = [
-            ast.FunctionDef(name, _parameters(*kept), [*self._block(block), _returning(kept)], [])
+            ast.FunctionDef(name, _parameters(*kept), self._body(block, kept), [])
             for name, block in zip(_WAYS, blocks, strict=True)
         ]
         functions = [ast.Name(name, ast.Load()) for name in _WAYS]
-        call = _call("branch", [self._test(node.test), *functions, *_lazily(kept)])
+        call = self._node("branch", [self._test(node.test), *functions], kept)
         return [_placed(each, node) for each in (*ways, _assigning(kept, call))]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
@@ -428,7 +444,7 @@ class _WithClassOfSuper(ast.NodeTransformer):
 class _Continuing(ast.NodeTransformer):
     """Replaces the ``continue`` of a loop by the end of its step."""
 
-    def __init__(self, end: ast.Return) -> None:
+    def __init__(self, end: ast.stmt) -> None:
         self._end = end
 
     def visit_Continue(self, node: ast.Continue) -> ast.AST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -142,12 +143,15 @@ class Variables:
     def __init__(self, values: Sequence[Any], whole: Sequence[Any] = ()) -> None:
         self.values = values
         self.whole = whole
+        self.given: Sequence[Any] = ()  # what the code has last got as the variables
         self.written: set[int] = set()  # the leaves that are tensors to which the code writes
         self.leaves: list[Any] = []
         self.variables: list[int] = []  # of the leaves
         self.structures: list[Any] = []
+        # torch keeps ``is_leaf`` in a cycle of references: it must not have what counts as a reference to a list.
+        is_leaf = self._is_whole if whole else None
         for i, value in enumerate(values):
-            leaves, structure = pytree.tree_flatten(value, is_leaf=self._is_whole)
+            leaves, structure = pytree.tree_flatten(value, is_leaf=is_leaf)
             self.leaves += leaves
             self.variables += [i] * len(leaves)
             self.structures.append(structure)
@@ -166,6 +170,11 @@ class Variables:
             pytree.tree_unflatten(list(itertools.islice(every, structure.num_leaves)), structure)
             for structure in self.structures
         ]
+
+    def variable_of(self, value: Any) -> int | None:
+        """The variable that is the list ``value``, outside of the code or in it."""
+        pairs = itertools.zip_longest(self.values, self.given)
+        return next((i for i, pair in enumerate(pairs) if any(each is value for each in pair)), None)
 
     def note_write(self, write: WritesOutside, inside: Mapping[int, Any]) -> None:
         """Notes the leaves to which code writes, for which ``inside`` stand there; raises ``write`` if to none."""
@@ -193,18 +202,48 @@ def is_zero(number: Any) -> bool:
     return type(number) is int and number == 0
 
 
+def holds_lists(value: Any) -> bool:
+    """Whether lists or dicts are inside of the value."""
+    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, MUTABLE))
+    return any(isinstance(each, MUTABLE) for each in leaves)
+
+
+def run_with_lists(code: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, ...]:
+    """The variables after ``code``, which takes and returns them. Raises NotRecorded if they have one list or dict
+    twice, or one of an object outside: whoever changes it later would change both."""
+    own = set(map(id, _mutable_in(given)))
+    results: tuple[Any, ...] = code(*given)
+    found = _mutable_in(results)
+    if len(set(map(id, found))) < len(found):
+        raise NotRecorded
+    # One reference each is that of what holds it in ``results``, of ``found``, of the variable and of the call.
+    if any(id(each) not in own and sys.getrefcount(each) > 4 for each in found):
+        raise NotRecorded
+    return results
+
+
+def _mutable_in(values: Sequence[Any]) -> list[Any]:
+    return _noted(values, lambda each: isinstance(each, MUTABLE), lambda each: isinstance(each, UnreadList))
+
+
 def lists_in(value: Any, is_leaf: Callable[[Any], bool] = lambda each: False) -> list[list[Any]]:
     """The lists in a structure that are no leaves, in their order."""
-    found = []
+    return _noted(value, lambda each: type(each) is list and not is_leaf(each), is_leaf)
+
+
+def _noted(value: Any, is_noted: Callable[[Any], bool], is_leaf: Callable[[Any], bool]) -> list[Any]:
+    """The parts of a structure that are noted."""
+    found: list[Any] = []
 
     def note(each: Any) -> bool:
-        ends = is_leaf(each)
-        if type(each) is list and not ends:
+        if is_noted(each):
             found.append(each)
-        return ends
+        return is_leaf(each)
 
     pytree.tree_leaves(value, is_leaf=note)
-    return found
+    noted = [*found]
+    found.clear()  # torch keeps ``note`` in a cycle of references, and they would count as references to the lists
+    return noted
 
 
 def is_in_memory_of(value: Any, tensors: Collection[Any]) -> bool:

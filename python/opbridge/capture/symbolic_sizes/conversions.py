@@ -12,7 +12,7 @@ import sympy
 import torch
 
 from opbridge.capture.eager_types import NUMBERS, class_for
-from opbridge.capture.loops import note_loop
+from opbridge.capture.loops import note_loop, note_loop_of_data
 from opbridge.capture.patching import current_thread, patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import users_frame
@@ -61,6 +61,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         asked = self.expr
         if self.has_hint() and asked_by_model(sys._getframe(1)) and only_shows(asking_frame(sys._getframe(1))):
             return self.hint
+        if free_unbacked_symbols(asked):
+            note_loop_of_data(users_frame(sys._getframe(1)))
         if of_data and free_unbacked_symbols(asked):
             stop_at_reading()
             shown = sizes.text_of(asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,16 @@ from opbridge.torch_compat.symbols import INTEGERS, always, expression_of, forge
 
 NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
 BOOLS = (bool, torch.SymBool, Truth)
+
+
+class Varies(NotRecorded):
+    """A step changes the sizes of a carried tensor, the one with this index, along these axes. It may broadcast the
+    tensor if one of the sizes was 1."""
+
+    def __init__(self, index: int, axes: set[int], may_broadcast: bool) -> None:
+        self.index = index
+        self.axes = axes
+        self.may_broadcast = may_broadcast
 
 
 def fixed(symbol: Any) -> Any:
@@ -39,13 +49,37 @@ def record_loop(
 ) -> list[Any]:
     """Returns the results of a node that runs the loop from step ``number`` on; ``step`` runs one step. Raises
     NotRecorded if the loop cannot be a node. The node carries the number of the step, whether the loop continues, and
-    the leaves of ``carried``."""
+    the leaves of ``carried``. Sizes that a step changes depend on data."""
+    varying: dict[int, set[int]] = {}
+    while True:
+        names = recorder.names
+        try:
+            return _recorded_loop(recorder, step, number, count, goes_on, carried, varying)
+        except Varies as found:
+            recorder.names = names
+            varying[found.index] = varying.get(found.index, set()) | found.axes
+
+
+def _recorded_loop(
+    recorder: Recorder,
+    step: Callable[[list[Any]], list[Any]],
+    number: int,
+    count: Any,
+    goes_on: Any,
+    carried: list[Any],
+    varying: Mapping[int, set[int]],
+) -> list[Any]:
+    """``varying`` are the axes along which steps change the sizes of what is carried."""
     symbol: Any = count if type(count) is torch.SymInt else goes_on
     fake: Any = symbol.tensor if type(symbol) is Truth else None
     env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env
     leaves, structure = pytree.tree_flatten(with_tensors(carried))
     start = [number, flag(goes_on), *map(as_tensor, leaves)]
-    inside = [standing_for(value, recorder, env) for value in start]
+
+    def unknown(i: int) -> Any:
+        return standing_for(start[i], recorder, env, varying.get(i, ()))
+
+    inside = list(map(unknown, range(len(start))))
     check(inside[0] >= number)  # not that it is below the count: torch would infer that the count is above 0
     limited = type(count) is torch.SymInt or count < NO_LIMIT
     body, condition = Body(), Body()
@@ -57,8 +91,8 @@ def record_loop(
         if other != structure:
             raise NotRecorded
         ends = [inside[0] + 1, flag(goes), *map(as_tensor, made)]
-        for before, after in zip(inside, ends, strict=True):
-            check_alike(before, after)
+        for i, (before, after) in enumerate(zip(inside, ends, strict=True)):
+            check_alike(i, before, after, varying.get(i, set()))
             if _is_carried(before):
                 recorder.give(after)
     with recorder.enter(condition), forget_facts(env):
@@ -70,7 +104,7 @@ def record_loop(
         raise UnsupportedError("a loop that data end has no gradients; run a constant number of steps")
     operands = [value for _, value in body.operands]
     values = [recorder.value_of(each) for each in start if _is_carried(each)]
-    after = [standing_for(value, recorder, env) if _is_carried(value) else value for value in start]
+    after = [unknown(i) if _is_carried(value) else value for i, value in enumerate(start)]
     arguments = (condition.builder.finish(), body.builder.finish(), values, operands)
     recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
     changed = [(end, new) for end, before, new in zip(ends, inside, after, strict=True) if end is not before]
@@ -102,15 +136,22 @@ def _is_carried(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, torch.SymBool, *INTEGERS))
 
 
-def standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
-    """An unknown value of the same type and size."""
+def standing_for(value: Any, recorder: Recorder, env: Any, varying: Collection[int] = ()) -> Any:
+    """An unknown value of the same type and size, but for the sizes of the axes that vary."""
     if isinstance(value, torch.Tensor):
+        sizes = [_size_of_data(env) if axis in varying else size for axis, size in enumerate(value.shape)]
         with recorder.pause():
-            return torch.empty(value.shape, dtype=value.dtype, device=value.device)
+            return torch.empty(sizes, dtype=value.dtype, device=value.device)
     if type(value) is torch.SymBool:
         with recorder.pause():
             return torch.empty((), dtype=torch.bool)
     return env.create_unbacked_symint() if type(value) in INTEGERS else value
+
+
+def _size_of_data(env: Any) -> torch.SymInt:
+    size: torch.SymInt = env.create_unbacked_symint()
+    check(size >= 0)
+    return size
 
 
 def take(recorder: Recorder, values: Sequence[Any]) -> None:
@@ -121,18 +162,17 @@ def take(recorder: Recorder, values: Sequence[Any]) -> None:
             recorder.take_number(value)
 
 
-def check_alike(before: Any, after: Any) -> None:
-    """Raises NotRecorded unless each carried tensor keeps its type and size, and all but tensors and integers stay
-    equal."""
+def check_alike(index: int, before: Any, after: Any, varying: set[int]) -> None:
+    """Raises NotRecorded unless a carried tensor keeps its type, and all but tensors and integers stay equal. Raises
+    Varies, with the index, if the tensor changes its size along an axis that is not known to vary."""
     if isinstance(before, torch.Tensor):
         alike = (type(after) is torch.SymBool and before.dtype == torch.bool and before.dim() == 0) or (
-            isinstance(after, torch.Tensor)
-            and after.dtype == before.dtype
-            and after.dim() == before.dim()
-            and all(
-                a is b or expression_of(a) == expression_of(b) for a, b in zip(after.shape, before.shape, strict=True)
-            )
+            isinstance(after, torch.Tensor) and after.dtype == before.dtype and after.dim() == before.dim()
         )
+        axes = enumerate(zip(after.shape, before.shape, strict=True)) if alike and before.dim() else ()
+        changed = {axis for axis, (a, b) in axes if a is not b and expression_of(a) != expression_of(b)}
+        if changed - varying:
+            raise Varies(index, changed, any(type(size := before.shape[axis]) is int and size == 1 for axis in changed))
     elif type(before) in INTEGERS:
         alike = type(after) in INTEGERS
     else:
