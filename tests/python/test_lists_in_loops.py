@@ -173,6 +173,14 @@ def items_written_to(self: Any, x: torch.Tensor) -> Any:
     return before, torch.stack(outputs), outputs[-1]
 
 
+def stacked_in_each_step(self: Any, x: torch.Tensor) -> Any:
+    outputs, means = [], []
+    for t in range(x.shape[1]):
+        outputs.append(torch.tanh(x[:, t]))
+        means.append(torch.stack(outputs, 1).mean(1))
+    return torch.stack(means, 1)
+
+
 RIGHT = (
     last,
     last_two,
@@ -193,6 +201,7 @@ RIGHT = (
     assigned_one_before,
     stacks_written_to,
     items_written_to,
+    stacked_in_each_step,
 )
 
 
@@ -285,14 +294,6 @@ def assigned_after_it_is_read(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs, 1)
 
 
-def stacked_in_each_step(self: Any, x: torch.Tensor) -> Any:
-    outputs, means = [], []
-    for t in range(x.shape[1]):
-        outputs.append(torch.tanh(x[:, t]))
-        means.append(torch.stack(outputs, 1).mean(1))
-    return torch.stack(means, 1)
-
-
 def front_first(self: Any, x: torch.Tensor) -> Any:
     outputs = [x[:, 0]]
     for t in range(x.shape[1]):
@@ -327,7 +328,6 @@ def both_ends(self: Any, x: torch.Tensor) -> Any:
 REFUSED = (
     assigned_and_read_at_its_end,
     assigned_after_it_is_read,
-    stacked_in_each_step,
     front_first,
     front_last,
     front_in_a_branch,

@@ -153,14 +153,54 @@ def runs(x: Any, k: Any) -> Any:
     return torch.tensor(lengths)
 
 
-def extends(x: Any, k: Any) -> Any:
-    rows = []
+def unpacks(x: Any, k: Any) -> Any:
+    rows = [x]
     for each in k:
         if each > 2:
-            rows.extend([x, x * each])
+            rows = [*rows, x * each, -x]
+    return torch.stack(rows)
+
+
+def filters(x: Any, k: Any) -> Any:
+    places = [i for i in range(k.shape[0]) if k[i] > 2 or i == 0]
+    return k[places], torch.stack([x * each for each in k if each > 0 and each < 6] + [x])
+
+
+def is_read_while_it_grows(x: Any, k: Any) -> Any:
+    rows, total = [x[0]], torch.zeros(())
+    for i in range(k.shape[0]):
+        if k[i] > 2:
+            rows.append(torch.stack(rows).sum() * len(rows))
         else:
-            rows += [x]
-    return torch.stack([*rows, x]) if k[0] > 99 else torch.stack(rows + [x])  # noqa: RUF005
+            total = total + torch.stack(rows).mean()
+            rows = [x[0]]
+    return torch.stack(rows), total
+
+
+def of_numbers_of_data(x: Any, k: Any) -> Any:
+    found = [1.0]
+    for i in range(k.shape[0]):
+        if k[i] > 2:
+            found.append(float(x[0]) * i)
+    return torch.tensor(found), sum(found)
+
+
+def are_exchanged(x: Any, k: Any) -> Any:
+    a, b = [x], [x * 2]
+    for i in range(3):
+        if k[0] > i:
+            a, b = b, a
+        a.append(x * i)
+    return torch.stack(a), torch.stack(b)
+
+
+def are_exchanged_by_steps(x: Any, k: Any) -> Any:
+    a, b = [x], [x * 2]
+    for i in range(k.shape[0]):
+        if k[i] > 2:
+            a, b = b, a
+        a.append(x * i)
+    return torch.stack(a), torch.stack(b)
 
 
 def adds(x: Any, k: Any) -> Any:
@@ -228,6 +268,12 @@ def of_constant_length(x: Any, k: Any) -> Any:
         generates_while,
         segments,
         runs,
+        unpacks,
+        filters,
+        is_read_while_it_grows,
+        of_numbers_of_data,
+        are_exchanged,
+        are_exchanged_by_steps,
         adds,
         at_the_front,
         is_gone_through,
@@ -288,6 +334,45 @@ def is_held_twice_in_a_loop(x: Any, k: Any) -> Any:
     return torch.stack(same)
 
 
+def may_be_another(x: Any, k: Any) -> Any:
+    a, b = [x], [x * 2]
+    if k[0] > 2:
+        b = a
+    b.append(x)
+    return torch.stack(a)
+
+
+def becomes_another_in_a_dict(x: Any, k: Any) -> Any:
+    a, lists = [x], {"b": [x * 2]}
+    for _ in range(k.shape[0]):
+        lists["b"] = a
+    lists["b"].append(x)
+    return torch.stack(a)
+
+
+class MayBeOfTheModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [torch.ones(()), torch.ones(())]
+
+    def forward(self, x: Any, k: Any) -> Any:
+        items = [x[0], x[0]]
+        if k[0] > 2:
+            items = self.kept
+        items[0] = x[0] * 3
+        return torch.stack(self.kept)
+
+
+def has_last_item_that_changes(x: Any, k: Any) -> Any:
+    y = x * 1
+    rows = [y]
+    while x.norm() > 1:
+        x = x * 0.5
+        rows.append(x)
+    rows[0].mul_(0)
+    return torch.stack(rows), y
+
+
 def has_items_that_change(x: Any, k: Any) -> Any:
     y, rows = x.clone(), []
     for i in range(y.shape[0]):
@@ -319,11 +404,15 @@ def of_several_types(x: Any, k: Any) -> Any:
         is_held_twice,
         is_held_twice_in_a_step,
         is_held_twice_in_a_loop,
+        may_be_another,
+        becomes_another_in_a_dict,
+        MayBeOfTheModel(),
+        has_last_item_that_changes,
         has_items_that_change,
         of_several_shapes,
         of_several_types,
     ],
-    ids=lambda function: function.__name__,
+    ids=lambda function: getattr(function, "__name__", type(function).__name__),
 )
 def test_refuses(function: Any, tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.UnsupportedError):

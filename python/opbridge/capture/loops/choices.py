@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, AsRows, Resizes, item_like
-from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, holds_lists, run_with_lists
+from opbridge.capture.loops.rows import READABLE, AsRows, as_rows, item_like
+from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, record_branch, symbols_before
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
@@ -32,7 +32,7 @@ def record_choice(
             choice.note_write(write, dict(enumerate(choice.leaves)))
             continue
         except Resizes as found:
-            lists = found.as_rows(choice, shared, known)
+            lists = as_rows(found, choice, shared, known)
         except NotRecorded as error:
             readable = (i for i, value in enumerate(values) if isinstance(value, READABLE) and i not in shared)
             index = next(readable, None)
@@ -89,7 +89,7 @@ class _Choice(Variables):
 
     def _added(self, index: int, start: Growing, now: Any) -> list[Any]:
         if now is not start:
-            raise NotRecorded
+            start.refuse()
         items: list[Any] = start.items()
         self._compare_lengths(index, items)
         if items and self._at_front.setdefault(index, start.at_front) != start.at_front:

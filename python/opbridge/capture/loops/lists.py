@@ -26,7 +26,10 @@ class Unread(torch.Tensor):
     """The item of a list, in its memory, that torch finds if it reads the list: none of the true ones."""
 
     @classmethod
-    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for each in args:
+            if isinstance(each, UnreadList):
+                each.refuse()
         _refuse()
 
 
@@ -44,12 +47,12 @@ class UnreadList(list[Any]):
     @property
     def length(self) -> Any:
         """The number of items, which may be symbolic."""
-        self._refuse()
+        self.refuse()
 
     @property
     def same(self) -> Any:
         """What each item is."""
-        self._refuse()
+        self.refuse()
 
     def get(self, index: Any) -> Any:
         """The item with an index that is not negative."""
@@ -63,14 +66,14 @@ class UnreadList(list[Any]):
         """The "min" or the "max" of the items, which are numbers."""
         return self.same
 
-    def _refuse(self) -> NoReturn:
+    def refuse(self) -> NoReturn:
         _refuse()
 
     def _read(self, *_: Any, **__: Any) -> Any:
-        self._refuse()
+        self.refuse()
 
     def __getitem__(self, index: Any) -> Any:
-        return self._refuse() if isinstance(index, slice) else self.same
+        return self.refuse() if isinstance(index, slice) else self.same
 
     __len__ = __iter__ = __reversed__ = __contains__ = __setitem__ = __delitem__ = _read
     __bool__ = __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __imul__ = _read
@@ -177,7 +180,7 @@ class ListOfNumbers(UnreadList):
 
     @property
     def same(self) -> Any:
-        return self._same[0] if self._same else self._refuse()
+        return self._same[0] if self._same else self.refuse()
 
     def get(self, index: Any) -> Any:
         if self._same:
@@ -199,10 +202,10 @@ class ListOfNumbers(UnreadList):
 
     def _numbers(self) -> torch.Tensor:
         """The values that a capture can read: no bools, which would be numbers only by a branch."""
-        return self._refuse() if self.values.dtype == torch.bool else self.values
+        return self.refuse() if self.values.dtype == torch.bool else self.values
 
     def _number(self, value: torch.Tensor) -> Any:
-        return self._refuse() if self.values.dim() > 1 else value.item()
+        return self.refuse() if self.values.dim() > 1 else value.item()
 
     @property
     def length(self) -> Any:
@@ -278,7 +281,7 @@ class Slots(UnreadList):
 
     @property
     def same(self) -> Any:
-        return self._refuse() if self.pieces else self.item
+        return self.refuse() if self.pieces else self.item
 
     def __add__(self, items: Any) -> Any:
         return ListOfNumbers(values_of_numbers(self)) + items

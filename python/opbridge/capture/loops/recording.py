@@ -14,9 +14,7 @@ import torch
 from opbridge.capture.loops import runtime
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
-from opbridge.capture.loops.lists import (
-    note_copies,
-)
+from opbridge.capture.loops.lists import note_copies
 from opbridge.capture.loops.repetitions import record_repetition
 from opbridge.capture.loops.runtime import Step, recording
 from opbridge.capture.loops.scans import Loop

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.loops.rows import READABLE, Resizes, item_like
-from opbridge.capture.loops.variables import MUTABLE, Variables, holds_lists, run_with_lists
+from opbridge.capture.loops.rows import READABLE, as_rows, item_like
+from opbridge.capture.loops.variables import MUTABLE, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, symbols_before
 from opbridge.capture.torchscript.loops import NO_LIMIT, record_loop
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
@@ -39,7 +39,7 @@ def record_repetition(
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
         except Resizes as found:
-            lists = found.as_rows(repetition, shared, known)
+            lists = as_rows(found, repetition, shared, known)
             test, step = lists.test(test), lists.step(step)
             return lists.lists(record_repetition(recorder, condition, test, step, lists.rows(values), shared))
 

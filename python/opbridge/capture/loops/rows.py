@@ -8,12 +8,19 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import ListOfNumbers, ListOfRows, Rows, is_of_numbers, note_copies, values_of_numbers
-from opbridge.capture.loops.variables import Growing, Variables, run_with_lists
+from opbridge.capture.loops.variables import Growing, Resizes, Variables, run_with_lists, with_item
 from opbridge.capture.torchscript.branches import is_known
 from opbridge.capture.traced.bodies import NotRecorded
-from opbridge.torch_compat.symbols import expression_of
+from opbridge.torch_compat import pytree
+from opbridge.torch_compat.symbols import INTEGERS, expression_of
 
 READABLE = (ListOfRows, ListOfNumbers)
+
+
+def _zero(number: Any) -> Any:
+    """A number of the same type."""
+    kind = type(number)
+    return False if kind is bool else 0 if kind in INTEGERS else 0.0
 
 
 def item_like(items: Any) -> Any:
@@ -29,10 +36,6 @@ def item_like(items: Any) -> Any:
     return items[0]
 
 
-def put(values: Sequence[Any], index: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:index], value, *values[index + 1 :])
-
-
 class AsRows:
     """Passes the variable ``index`` of functions, a list of items like ``item``, as a tensor of these. ``known`` are
     the symbols of which their sizes may be made."""
@@ -40,7 +43,7 @@ class AsRows:
     def __init__(self, index: int, item: Any, known: frozenset[Any]) -> None:
         self.index = index
         self._of_numbers = is_of_numbers(item)
-        like = values_of_numbers([item])[0] if self._of_numbers else item
+        like = values_of_numbers([pytree.tree_map(_zero, item)])[0] if self._of_numbers else item
         if not isinstance(like, torch.Tensor) or not all(is_known(size, known) for size in like.shape):
             raise NotRecorded
         self._shape, self._dtype = like.shape, like.dtype
@@ -58,7 +61,7 @@ class AsRows:
             rows = self._rows(ListOfRows(items))
         else:
             raise NotRecorded
-        return put(values, self.index, rows)
+        return with_item(values, self.index, lambda _: rows)
 
     def _rows(self, items: ListOfRows) -> torch.Tensor:
         shape = [*map(expression_of, self._shape)]
@@ -70,15 +73,16 @@ class AsRows:
 
     def lists(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The variables with the list for the tensor."""
-        rows = values[self.index]
+        return with_item(values, self.index, self._list)
+
+    def _list(self, rows: torch.Tensor) -> ListOfNumbers | ListOfRows:
         if self._of_numbers:
-            return put(values, self.index, ListOfNumbers(rows))
+            return ListOfNumbers(rows)
         note_copies.get()([rows])  # others may have the items too
-        return put(values, self.index, ListOfRows([Rows(rows)]))
+        return ListOfRows([Rows(rows)])
 
     def step(self, function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
         """The function, which takes the variables and returns them."""
-
         return lambda *given: self.rows(run_with_lists(function, self.lists(given)))
 
     def test(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,20 +90,13 @@ class AsRows:
         return lambda *given: function(*self.lists(given))
 
 
-class Resizes(NotRecorded):
-    """Data decide the length of the list ``value``, which gets items like ``item``."""
-
-    def __init__(self, value: Any, item: Any) -> None:
-        self.value = value
-        self.item = item
-
-    def as_rows(self, variables: Variables, shared: Collection[int], known: frozenset[Any]) -> AsRows:
-        """What makes the list that variable of a node that has it. Raises Resizes if only the loop around it can, which
-        may have the list too."""
-        index = variables.variable_of(self.value)
-        if index is None:
-            raise self
-        value = variables.values[index]
-        if index in shared or isinstance(value, Growing):
-            raise Resizes(value, self.item)
-        return AsRows(index, self.item, known)
+def as_rows(found: Resizes, variables: Variables, shared: Collection[int], known: frozenset[Any]) -> AsRows:
+    """What makes the list that variable of a node that has it. Raises Resizes if only the loop around it can, which may
+    have the list too."""
+    index = variables.variable_of(found.value)
+    if index is None:
+        raise found
+    value = variables.values[index]
+    if index in shared or isinstance(value, Growing):
+        raise Resizes(value, found.item)
+    return AsRows(index, found.item, known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -115,17 +117,35 @@ class _Runtime:
         counts = [sys.getrefcount(values[i]) for i in range(len(values))]
         return {id(each): (n, each) for n, each in zip(counts, values, strict=True) if isinstance(each, MUTABLE)}
 
-    def listed(self, iterable: Any, make: Callable[[Any], Any]) -> Any:
-        """``[make(item) for item in iterable]``"""
+    def listed(self, iterable: Any, make: Callable[[Any], Any], test: Callable[[Any], Any] | None = None) -> Any:
+        """``[make(item) for item in iterable if test(item)]``"""
         recorder, items = recording.get(), items_of(iterable)
-        if recorder is None or not isinstance(items, Items):
-            return [make(item) for item in items]
 
-        def step(item: Any, made: list[Any]) -> tuple[list[Any]]:
+        def add(item: Any, made: list[Any]) -> tuple[Any, ...]:
             made.append(make(item))
             return (made,)
 
-        return recorder.run(items, step, [[]], set())[0]
+        def add_if(item: Any, made: list[Any]) -> tuple[Any, ...]:
+            assert test is not None
+            held = self.held(lambda: made)
+            return self.branch(test(item), functools.partial(add, item), lambda made: (made,), lambda: made, held=held)
+
+        step = add if test is None else add_if
+        if recorder is not None and isinstance(items, Items):
+            return recorder.run(items, step, [[]], set())[0]
+        made: list[Any] = []
+        for item in items:
+            (made,) = step(item, made)
+        return made
+
+    def joined(self, *parts: Any) -> Any:
+        """``[*part, *other, …]``"""
+        if not any(isinstance(each, UnreadList) for each in parts):
+            return [*itertools.chain(*parts)]
+        made: Any = []
+        for each in parts:
+            made = made + (each if isinstance(each, UnreadList) else [*each])
+        return made
 
     def branch(
         self, test: Any, yes: Step, no: Step, *variables: Callable[[], Any], held: Held = NOTHING

@@ -7,7 +7,7 @@ import functools
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,9 +24,18 @@ from opbridge.capture.loops.lists import (
     note_copies,
     values_of_numbers,
 )
-from opbridge.capture.loops.rows import READABLE, AsRows, Resizes, item_like
+from opbridge.capture.loops.rows import READABLE, AsRows, as_rows, item_like
 from opbridge.capture.loops.runtime import Step
-from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Variables, is_zero, run_with_lists
+from opbridge.capture.loops.variables import (
+    MUTABLE,
+    Growing,
+    Reads,
+    Resizes,
+    Variables,
+    is_zero,
+    run_with_lists,
+    with_item,
+)
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
@@ -132,7 +141,7 @@ class Loop(Variables):
             except _Lengthens as found:
                 self.lengthened[found.index] = found.by
             except Resizes as found:
-                return self._with_rows(found.as_rows(self, self.shared, self.known))
+                return self._with_rows(as_rows(found, self, self.shared, self.known))
             except Varies as found:
                 if not self.may_vary:
                     raise
@@ -202,7 +211,7 @@ class Loop(Variables):
         restored = torch.Tensor.item if type(self.values[variable]) in FLOATS else Truth
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
-            return _with_item(self.step(item, *_with_item(given, variable, restored)), variable, carried)
+            return with_item(self.step(item, *with_item(given, variable, restored)), variable, carried)
 
         def carried(value: Any) -> Any:
             return torch.scalar_tensor(value, dtype=torch.float64) if type(value) in FLOATS else as_tensor(value)
@@ -210,9 +219,9 @@ class Loop(Variables):
         if type(self.values[variable]) not in (*FLOATS, *BOOLS):
             raise NotRecorded
         loop = copy.copy(self)
-        Variables.__init__(loop, _with_item(self.values, variable, carried), self.whole)
+        Variables.__init__(loop, with_item(self.values, variable, carried), self.whole)
         loop.step = step
-        return _with_item(loop.recorded(), variable, restored)
+        return with_item(loop.recorded(), variable, restored)
 
     def _use_the_same(self, step: _Step, again: _Step) -> bool:
         """Whether both steps use the same tensors from outside. Each makes its own constants, as by torch.tensor."""
@@ -332,7 +341,7 @@ class _Step:
             if isinstance(after[i], READABLE):
                 raise Resizes(growing, item_like(after[i]))
             if after[i] is not growing:
-                raise NotRecorded
+                growing.refuse()
             self.appended[i] = list(map(_as_tensor, growing.items()))
             if growing.has_numbers():
                 self.of_numbers.add(i)
@@ -383,10 +392,6 @@ class _Step:
         by = [fixed(after - size) for after, size in zip(now.shape, before.shape, strict=True)]
         is_longer = any(each != 0 for each in by if type(each) is int) or torch.SymInt in map(type, by)
         return by if is_longer and all(is_known(each, self._known) for each in by) else None
-
-
-def _with_item(values: Sequence[Any], index: int, change: Callable[[Any], Any]) -> tuple[Any, ...]:
-    return (*values[:index], change(values[index]), *values[index + 1 :])
 
 
 def _is_extended(items: list[Any], before: list[Any]) -> bool:

@@ -328,15 +328,29 @@ class _Rewriting(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), inner = node.generators, [node.elt]
         leaves = _names_a_value(node) or any(isinstance(each, ast.Await) for each in ast.walk(node))
-        if others or first.ifs or first.is_async or leaves or needs_its_frame(inner):
+        if others or first.is_async or leaves or needs_its_frame([*inner, *first.ifs]):
             return self.generic_visit(node)
         self.has_calls = True
         one = ast.comprehension(first.target, ast.Tuple([ast.Name(_ITEM, ast.Load())], ast.Load()), [], 0)
+
+        def of_item(expression: ast.expr) -> ast.Lambda:
+            only = ast.Subscript(ast.ListComp(expression, [one]), ast.Constant(0), ast.Load())
+            return ast.Lambda(_parameters(_ITEM), only)
+
         self._loops += 1
-        element = ast.Subscript(ast.ListComp(self.visit(node.elt), [one]), ast.Constant(0), ast.Load())
+        functions = [of_item(self.visit(node.elt))]
+        if first.ifs:
+            test = first.ifs[0] if len(first.ifs) == 1 else _placed(ast.BoolOp(ast.And(), first.ifs), node)
+            functions.append(of_item(self._test(test)))
         self._loops -= 1
-        made = ast.Lambda(_parameters(_ITEM), element)
-        return _placed(_call("listed", [self._items(first.iter), made]), node)
+        return _placed(_call("listed", [self._items(first.iter), *functions]), node)
+
+    def visit_List(self, node: ast.List) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or not any(isinstance(each, ast.Starred) for each in node.elts):
+            return node
+        parts = [each.value if isinstance(each, ast.Starred) else ast.List([each], ast.Load()) for each in node.elts]
+        return _placed(_call("joined", parts), node)
 
     def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> ast.AST:
         return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)

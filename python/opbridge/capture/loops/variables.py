@@ -27,6 +27,14 @@ class Reads(NotRecorded):
         self.count = count
 
 
+class Resizes(NotRecorded):
+    """Data decide the length of the list ``value``, or code reads it while it grows. Its items are like ``item``."""
+
+    def __init__(self, value: Any, item: Any) -> None:
+        self.value = value
+        self.item = item
+
+
 class Growing(UnreadList):
     """Stands for a list, the leaf with this index, in a step of ``loop`` that only extends it, either at its end or at
     its front. A step that extends it at its end can read the ``first`` items, which are there before the loop, and as
@@ -101,7 +109,7 @@ class Growing(UnreadList):
 
     def __bool__(self) -> bool:
         if not self._first and not self._added:
-            raise NotRecorded
+            self.refuse()
         return True
 
     @property
@@ -111,7 +119,7 @@ class Growing(UnreadList):
     def _count(self) -> Any:
         """The number of items so far."""
         if self._before is None:
-            raise NotRecorded
+            self.refuse()
         self._is_counted = True
         return self._before + len(self._added)
 
@@ -132,8 +140,9 @@ class Growing(UnreadList):
             raise NotRecorded
         return False in are_tensors
 
-    def _refuse(self) -> NoReturn:
-        raise NotRecorded
+    def refuse(self) -> NoReturn:
+        items = [*self._first, *self.latest()]
+        raise Resizes(self, items[0]) if items and self._capacity is None else NotRecorded
 
 
 class Variables:
@@ -194,6 +203,10 @@ class Variables:
             raise NotRecorded
         if len({storage_id(each) for each in written}) < len(written):
             raise NotRecorded
+
+
+def with_item(values: Sequence[Any], index: int, change: Callable[[Any], Any]) -> tuple[Any, ...]:
+    return (*values[:index], change(values[index]), *values[index + 1 :])
 
 
 def is_zero(number: Any) -> bool:
