@@ -250,6 +250,23 @@ def of_constant_length(x: Any, k: Any) -> Any:
     return (*cache, *named.values())
 
 
+def grows_in_loops_in_turn(x: Any, k: Any) -> Any:
+    rows = [x]
+    for each in k:
+        rows.append(x * each)
+    while x.norm() > 1:
+        x = x * 0.5
+        rows.append(x)
+    for each in k:
+        y = x * each
+        while y.norm() > 1:
+            y = y * 0.5
+            rows.append(y)
+    if k[0] > 2:
+        rows.append(x)
+    return torch.stack(rows)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -279,6 +296,7 @@ def of_constant_length(x: Any, k: Any) -> Any:
         is_gone_through,
         in_a_constant_loop,
         of_constant_length,
+        grows_in_loops_in_turn,
     ],
     ids=lambda function: function.__name__,
 )
@@ -332,6 +350,50 @@ def is_held_twice_in_a_loop(x: Any, k: Any) -> Any:
         x = x * 0.5
         rows.append(x)
     return torch.stack(same)
+
+
+def is_held_twice_in_a_constant_loop(x: Any, k: Any) -> Any:
+    rows = [x]
+    same = rows
+    for i in range(4):
+        if k[0] > i:
+            rows.append(x * i)
+    return torch.stack(same)
+
+
+def is_held_twice_in_a_constant_branch(x: Any, k: Any) -> Any:
+    rows, has_rows = [x], True
+    same = rows
+    if has_rows and k[0] > 2:
+        rows.append(x * 2)
+    while has_rows:
+        has_rows = False
+        if k[0] > 2:
+            rows.append(x * 2)
+    return torch.stack(same)
+
+
+def is_held_twice_from_a_step_on(x: Any, k: Any) -> Any:
+    rows, kept = [x], [x]
+    for i in range(4):
+        if k[0] > i:
+            rows.append(x * i)
+        if i == 1:
+            kept = rows
+    return torch.stack(kept)
+
+
+class Holder:
+    rows: Any = None
+
+
+def is_held_by_an_object(x: Any, k: Any) -> Any:
+    rows, holder = [x], Holder()
+    holder.rows = rows
+    for i in range(4):
+        if k[0] > i:
+            rows.append(x * i)
+    return torch.stack(holder.rows)
 
 
 def may_be_another(x: Any, k: Any) -> Any:
@@ -404,6 +466,10 @@ def of_several_types(x: Any, k: Any) -> Any:
         is_held_twice,
         is_held_twice_in_a_step,
         is_held_twice_in_a_loop,
+        is_held_twice_in_a_constant_loop,
+        is_held_twice_in_a_constant_branch,
+        is_held_twice_from_a_step_on,
+        is_held_by_an_object,
         may_be_another,
         becomes_another_in_a_dict,
         MayBeOfTheModel(),

@@ -16,7 +16,7 @@ from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import note_copies
 from opbridge.capture.loops.repetitions import record_repetition
-from opbridge.capture.loops.runtime import Step, recording
+from opbridge.capture.loops.runtime import Step, note_aliases, recording
 from opbridge.capture.loops.scans import Loop
 from opbridge.capture.loops.variables import Reads
 from opbridge.capture.source import line_of_frame
@@ -83,7 +83,8 @@ class _Loops:
                         return self.choose(as_truth(goes_on), (with_first_step, lambda *given: given), values, shared)
                     if not goes_on:
                         return tuple(values)
-                    values = list(step(items.get(0), *values))
+                    with note_aliases([values[i] for i in shared]):
+                        values = list(step(items.get(0), *values))
                 return attempt(may_vary, values)
             except (WritesOutside, Reads):
                 if self._recorder.in_body:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.loops.lists import UnreadList
 from opbridge.capture.loops.rows import READABLE, as_rows, item_like
 from opbridge.capture.loops.variables import MUTABLE, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, symbols_before
@@ -35,6 +36,7 @@ def record_repetition(
     known = symbols_before(condition.tensor)
     while True:
         try:
+            repetition.refuse_unread()
             return repetition.recorded()
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
@@ -62,6 +64,14 @@ class _Repetition(Variables):
         self._step = step
         self._is_float = [type(leaf) in FLOATS for leaf in self.leaves]
         self.inside: dict[int, Any] = {}  # what stands for the leaves in a step
+
+    def refuse_unread(self) -> None:
+        """Raises NotRecorded, or Resizes, if a variable stands for a list, which each step would change."""
+        for value in self.values:
+            if isinstance(value, READABLE):
+                raise Resizes(value, item_like(value))
+            if isinstance(value, UnreadList):
+                value.refuse()
 
     def recorded(self) -> tuple[Any, ...]:
         start = list(map(self._carried, range(len(self.leaves)), self.leaves))

@@ -28,8 +28,8 @@ def item_like(items: Any) -> Any:
     if isinstance(items, ListOfNumbers):
         kind = {torch.bool: bool, torch.int64: int}.get(items.values.dtype, float)
         return tuple([kind()] * items.values.shape[1]) if items.values.dim() > 1 else kind()
-    if isinstance(items, ListOfRows):
-        (first, *_) = items.pieces
+    if isinstance(items, ListOfRows) and items.pieces:
+        first = items.pieces[0]
         return first.tensor.new_empty(first.tensor.shape[1:]) if isinstance(first, Rows) else first
     if type(items) is not list or not items:
         raise NotRecorded

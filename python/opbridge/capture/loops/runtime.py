@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -44,6 +45,7 @@ class Recording(Protocol):
 
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+_aliased: ContextVar[tuple[Any, ...]] = ContextVar("_aliased", default=())
 
 
 class _Runtime:
@@ -68,7 +70,8 @@ class _Runtime:
             shared = _shared(values, held)
             return recorder.run(items, step, list(values), shared)
         for number, item in enumerate(items):
-            values = step(item, *values)
+            with note_aliases(_aliases(values, held)):
+                values = step(item, *values)
             if stopped is not None and values[stopped] is True:
                 break
             if number > _MOST_STEPS and stopped is not None and type(values[stopped]) is Truth:
@@ -109,7 +112,8 @@ class _Runtime:
                 return _recording().repeat(condition, lambda *given: _truth_of(test(*given)), step, [*values], shared)
             if not goes_on:
                 return values
-            values = step(*values)
+            with note_aliases(_aliases(values, held)):
+                values = step(*values)
 
     def held(self, *variables: Callable[[], Any]) -> Held:
         """The lists and dicts among the variables of a step or a way, which takes them from what runs it."""
@@ -156,7 +160,8 @@ class _Runtime:
         if condition is not None:
             shared = _shared(values, held)
             return _recording().choose(condition, (yes, no), list(values), shared)
-        return (yes if test else no)(*values)
+        with note_aliases(_aliases(values, held)):
+            return (yes if test else no)(*values)
 
     def chosen(self, test: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
         """``yes() if test else no()``"""
@@ -268,8 +273,29 @@ def _shared(values: Any, held: Held) -> set[int]:
         i
         for i in range(len(values))
         if sys.getrefcount(values[i]) > (held[id(values[i])][0] + 1 if id(values[i]) in held else 3)
+        or any(values[i] is each for each in _aliased.get())
         or _shares_lists(values[i])
     }
+
+
+def _aliases(values: Any, held: Held) -> list[Any]:
+    """The variables that are lists or dicts which others hold too."""
+    if recording.get() is None:
+        return []
+    shared, ids = _shared(values, held), [*map(id, values)]
+    return [
+        each for i, each in enumerate(values) if isinstance(each, MUTABLE) and (i in shared or ids.count(id(each)) > 1)
+    ]
+
+
+@contextlib.contextmanager
+def note_aliases(lists: Sequence[Any]) -> Iterator[None]:
+    """Notes lists that a step or a way takes and others hold too: ``held`` would count these among what runs it."""
+    token = _aliased.set((*_aliased.get(), *lists))
+    try:
+        yield
+    finally:
+        _aliased.reset(token)
 
 
 def _shares_lists(value: Any) -> bool:

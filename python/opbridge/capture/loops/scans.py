@@ -317,10 +317,12 @@ class _Step:
         value = self._loop.leaves[leaf]
         if isinstance(value, Slots):
             return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
-        if isinstance(value, ListOfNumbers):
-            return Growing(self._loop, leaf, (), value.length + index)
-        first, length = (value.first, value.length) if isinstance(value, ListOfRows) else (value, len(value))
-        return Growing(self._loop, leaf, first, length + index)
+        if not isinstance(value, READABLE):
+            return Growing(self._loop, leaf, value, len(value) + index)
+        with self._loop.recorder.pause():
+            like = [item_like(value)]
+        first = value.first if isinstance(value, ListOfRows) else ()
+        return Growing(self._loop, leaf, first, value.length + index, like=like)
 
     def _leaves_of(self, results: Sequence[Any], given: Sequence[Any], lists: Sequence[Any]) -> list[Any]:
         """The leaves of the variables after the step. ``lists`` are those of each variable, with their items before."""

@@ -39,12 +39,20 @@ class Growing(UnreadList):
     """Stands for a list, the leaf with this index, in a step of ``loop`` that only extends it, either at its end or at
     its front. A step that extends it at its end can read the ``first`` items, which are there before the loop, and as
     many of the ``last`` as are variables of the loop. ``before`` is the number of all items before the step, if each
-    step adds one. Of ``Slots``, a step assigns one of the ``capacity`` items."""
+    step adds one. Of ``Slots``, a step assigns one of the ``capacity`` items. ``like`` has an item like all others if
+    there is one before the loop."""
 
     def __init__(
-        self, loop: object, index: int, first: Sequence[Any] = (), before: Any = None, capacity: Any = None
+        self,
+        loop: object,
+        index: int,
+        first: Sequence[Any] = (),
+        before: Any = None,
+        capacity: Any = None,
+        like: Sequence[Any] = (),
     ) -> None:
         super().__init__(unread())
+        self._like = like
         self._loop = loop
         self._index = index
         self._first = first
@@ -58,7 +66,7 @@ class Growing(UnreadList):
 
     def within(self) -> Growing:
         """Stands for the list in a way of a branch of the step."""
-        made = Growing(self._loop, self._index, self._first, capacity=self._capacity)
+        made = Growing(self._loop, self._index, self._first, capacity=self._capacity, like=self._like)
         made.last = self.latest()
         made.reads = self.reads
         return made
@@ -141,7 +149,7 @@ class Growing(UnreadList):
         return False in are_tensors
 
     def refuse(self) -> NoReturn:
-        items = [*self._first, *self.latest()]
+        items = [*self._like, *self._first, *self.latest()]
         raise Resizes(self, items[0]) if items and self._capacity is None else NotRecorded
 
 
