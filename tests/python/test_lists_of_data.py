@@ -209,7 +209,7 @@ def adds(x: Any, k: Any) -> Any:
         if each > 2:
             rows = rows + [x * each]  # noqa: RUF005
         rows += [x]
-    return torch.cat(rows)
+    return torch.cat(rows), torch.tensor([*range(k.shape[0]), 1])
 
 
 def at_the_front(x: Any, k: Any) -> Any:

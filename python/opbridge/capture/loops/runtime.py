@@ -15,7 +15,7 @@ import torch
 
 from opbridge.capture.loops import iterables
 from opbridge.capture.loops.iterables import Counted, Items, items_of
-from opbridge.capture.loops.lists import READING, UnreadList, repeated, summed
+from opbridge.capture.loops.lists import READING, ListOfNumbers, Range, UnreadList, repeated, summed
 from opbridge.capture.loops.rows import READABLE
 from opbridge.capture.loops.variables import MUTABLE, lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
@@ -146,9 +146,12 @@ class _Runtime:
         """``[*part, *other, …]``"""
         if not any(isinstance(each, UnreadList) for each in parts):
             return [*itertools.chain(*parts)]
+        if len(parts) == 1 and isinstance(parts[0], Range):
+            return parts[0]
         made: Any = []
         for each in parts:
-            made = made + (each if isinstance(each, UnreadList) else [*each])
+            items = ListOfNumbers(each.values) if isinstance(each, Range) else each
+            made = made + (items if isinstance(items, UnreadList) else [*items])
         return made
 
     def branch(
