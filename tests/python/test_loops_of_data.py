@@ -294,6 +294,27 @@ def test_constant_sizes(tmp_path: pathlib.Path) -> None:
     agrees(counts_by_item, tmp_path, of, None)
 
 
+def loops_in_a_function_of_its_own(x: Any, k: Any) -> Any:
+    def run(y: Any) -> Any:
+        for each in k[k > 2]:
+            y = y + each
+        return y
+
+    return run(x) * 2
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_refuses_a_loop_in_a_function_that_the_model_defines(capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="depends on data"):
+        opbridge.export(
+            loops_in_a_function_of_its_own,
+            inputs()[0],
+            tmp_path / "model.onnx",
+            dynamic_shapes=DYNAMIC,
+            capture=capture,
+        )
+
+
 class Generator(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -111,12 +111,13 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
     branching: set[FunctionType] = set()
     tried: set[tuple[CodeType, bool]] = set()
 
-    def untried(functions: set[FunctionType]) -> set[FunctionType]:
+    def untried(functions: set[FunctionType], branching: set[FunctionType]) -> set[FunctionType]:
         # A function that the model defines in its run is another one in each run.
         return {each for each in functions if (each.__code__, each in branching) not in tried}
 
     def ends_at(found: Noted) -> bool:
-        return bool(_with_calls(untried(_functions_with(found.fixing, replaced)), branching))
+        by_data = branching | _functions_with(found.branching, replaced)
+        return bool(_with_calls(untried(_functions_with(found.fixing, replaced), by_data), by_data))
 
     while True:
         held: list[Warned] = []
@@ -126,7 +127,7 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
                 return capture()
         except (UnsupportedError, NodeFound):
             branching |= _functions_with(noted.branching, replaced)
-            again = untried(_functions_with(noted.fixing, replaced) | branching)
+            again = untried(_functions_with(noted.fixing, replaced) | branching, branching)
             tried |= {(each.__code__, each in branching) for each in again}
             new = _with_calls(again, branching)
             if not new:
