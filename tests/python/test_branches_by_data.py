@@ -619,6 +619,19 @@ class Writes(nn.Module):
         return x + self.count
 
 
+def pads(x: Any) -> Any:
+    rows, columns = -x.size(0) % 3, -x.size(1) % 2
+    if x.sum() > 0:
+        x = x * 2
+    if rows > 0 or columns > 0:
+        x = nn.functional.pad(x, (0, columns, 0, rows))
+    return x
+
+
+def test_a_branch_by_sizes_beside_one_by_data(tmp_path: pathlib.Path) -> None:
+    agrees(pads, tmp_path)
+
+
 REFUSED: list[tuple[Any, str]] = [
     (axes_differ, "its ways give a variable values of several types or numbers of axes"),
     (types_differ, "its ways give a variable values of several types or numbers of axes"),

@@ -174,7 +174,7 @@ class _Runtime:
         """``first and second()`` of a test. Unless it ``is_plain``, the second may fail if the first does not hold."""
         condition = _undecided(first)
         if condition is None:
-            return second() if first else first
+            return second() if first else False  # whose truth is asked only once
         if is_plain:
             return logically("aten::__and__", [condition, _truth_of(second())])
         return self.chosen(condition, lambda: _truth_of(second()), lambda: False)
@@ -183,7 +183,7 @@ class _Runtime:
         """``first or second()``, likewise"""
         condition = _undecided(first)
         if condition is None:
-            return first if first else second()
+            return True if first else second()
         if is_plain:
             return logically("aten::__or__", [condition, _truth_of(second())])
         return self.chosen(condition, lambda: True, lambda: _truth_of(second()))
