@@ -36,7 +36,6 @@ def record_repetition(
     known = symbols_before(condition.tensor)
     while True:
         try:
-            repetition.refuse_unread()
             return repetition.recorded()
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
@@ -65,15 +64,12 @@ class _Repetition(Variables):
         self._is_float = [type(leaf) in FLOATS for leaf in self.leaves]
         self.inside: dict[int, Any] = {}  # what stands for the leaves in a step
 
-    def refuse_unread(self) -> None:
-        """Raises NotRecorded, or Resizes, if a variable stands for a list, which each step would change."""
-        for value in self.values:
+    def recorded(self) -> tuple[Any, ...]:
+        for value in self.values:  # steps would change what stands for a list outside of them
             if isinstance(value, READABLE):
                 raise Resizes(value, item_like(value))
             if isinstance(value, UnreadList):
                 value.refuse()
-
-    def recorded(self) -> tuple[Any, ...]:
         start = list(map(self._carried, range(len(self.leaves)), self.leaves))
         results = dict(enumerate(record_loop(self._recorder, self._run, 0, NO_LIMIT, self._condition, start)))
         for i in self.written:

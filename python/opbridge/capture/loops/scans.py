@@ -40,12 +40,12 @@ from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.slices import note_step
-from opbridge.capture.torchscript.branches import Truth, is_known
+from opbridge.capture.torchscript.branches import Truth, is_known, size_of_data
 from opbridge.capture.torchscript.loops import BOOLS, Varies, as_tensor, check_alike, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, check, is_fake, pytree, unset_fake_temporarily
+from opbridge.torch_compat import DisableTorchFunction, is_fake, pytree, unset_fake_temporarily
 from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forget_facts
 
 _NAME = re.compile(r"\bz?uf?\d+\b|%operand_\d+")  # of a symbol that depends on data, or of an operand
@@ -146,7 +146,7 @@ class Loop(Variables):
                 if not self.may_vary:
                     raise
                 self.lengthened.pop(found.index, None)
-                self.varying[found.index] = self.varying.get(found.index, set()) | found.axes
+                found.note_in(self.varying)
             except Reads as found:
                 if found.loop is not self:
                     raise
@@ -285,8 +285,7 @@ class _Step:
         self.at_front: set[int] = set()
         self.of_numbers: set[int] = set()  # the lists of Python numbers
         self._known = frozenset(env.var_to_range)
-        index = env.create_unbacked_symint()
-        check(index >= 0)  # not that it is below the count: torch would infer that the count is above 0
+        index = size_of_data(env)  # not that it is below the count: torch would infer that the count is above 0
         before = {i: loop.standing_for(i, index) for i in loop.carried}
         self.inside = loop.inside = before
         with recorder.enter(self.body), forget_facts(env):

@@ -225,8 +225,7 @@ def is_zero(number: Any) -> bool:
 
 def holds_lists(value: Any) -> bool:
     """Whether lists or dicts are inside of the value."""
-    leaves = pytree.tree_leaves(value, is_leaf=lambda each: each is not value and isinstance(each, MUTABLE))
-    return any(isinstance(each, MUTABLE) for each in leaves)
+    return any(each is not value for each in _mutable_in(value))
 
 
 def run_with_lists(code: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, ...]:
@@ -243,7 +242,7 @@ def run_with_lists(code: Callable[..., Any], given: Sequence[Any]) -> tuple[Any,
     return results
 
 
-def _mutable_in(values: Sequence[Any]) -> list[Any]:
+def _mutable_in(values: Any) -> list[Any]:
     return _noted(values, lambda each: isinstance(each, MUTABLE), lambda each: isinstance(each, UnreadList))
 
 

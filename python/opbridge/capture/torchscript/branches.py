@@ -254,6 +254,11 @@ def _common(a: Any, b: Any, known: frozenset[Any], pair: Any) -> Any:
     if expression_of(a) == expression_of(b) and is_known(a, known):
         return a
     fake: Any = pair[0] if hasattr(pair[0], "fake_mode") else pair[1]
-    size = fake.fake_mode.shape_env.create_unbacked_symint()
+    return size_of_data(fake.fake_mode.shape_env)
+
+
+def size_of_data(env: Any) -> torch.SymInt:
+    """A new symbol that is not negative."""
+    size: torch.SymInt = env.create_unbacked_symint()
     check(size >= 0)
     return size

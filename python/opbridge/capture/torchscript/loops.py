@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth
+from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, size_of_data
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
@@ -27,6 +27,9 @@ class Varies(NotRecorded):
         self.index = index
         self.axes = axes
         self.may_broadcast = may_broadcast
+
+    def note_in(self, varying: dict[int, set[int]]) -> None:
+        varying[self.index] = varying.get(self.index, set()) | self.axes
 
 
 def fixed(symbol: Any) -> Any:
@@ -57,7 +60,7 @@ def record_loop(
             return _recorded_loop(recorder, step, number, count, goes_on, carried, varying)
         except Varies as found:
             recorder.names = names
-            varying[found.index] = varying.get(found.index, set()) | found.axes
+            found.note_in(varying)
 
 
 def _recorded_loop(
@@ -139,19 +142,13 @@ def _is_carried(value: Any) -> bool:
 def standing_for(value: Any, recorder: Recorder, env: Any, varying: Collection[int] = ()) -> Any:
     """An unknown value of the same type and size, but for the sizes of the axes that vary."""
     if isinstance(value, torch.Tensor):
-        sizes = [_size_of_data(env) if axis in varying else size for axis, size in enumerate(value.shape)]
+        sizes = [size_of_data(env) if axis in varying else size for axis, size in enumerate(value.shape)]
         with recorder.pause():
             return torch.empty(sizes, dtype=value.dtype, device=value.device)
     if type(value) is torch.SymBool:
         with recorder.pause():
             return torch.empty((), dtype=torch.bool)
     return env.create_unbacked_symint() if type(value) in INTEGERS else value
-
-
-def _size_of_data(env: Any) -> torch.SymInt:
-    size: torch.SymInt = env.create_unbacked_symint()
-    check(size >= 0)
-    return size
 
 
 def take(recorder: Recorder, values: Sequence[Any]) -> None:
