@@ -68,7 +68,7 @@ def test_a_shortcut_stays_if_the_general_way_is_refused(capture: Any, tmp_path: 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if not torch.jit.is_tracing() and x.shape[0] * 2 + 1 > 5:
                 return x * 2
-            return torch.stack([x[i] * 2 for i in [*range(x.shape[0])]])
+            return torch.stack([x[i] * 2 for i in {*range(x.shape[0])}])
 
     with pytest.warns(TraceWarning, match="a branch by a dynamic size"):
         opbridge.export(
