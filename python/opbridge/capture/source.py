@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 import os
 from collections.abc import Iterator
@@ -50,7 +49,6 @@ def _names_line(frame: FrameType) -> bool:
     return runs_users(frame) and not frame.f_code.co_filename.startswith(_NUMPY)
 
 
-@functools.lru_cache(maxsize=4096)
 def line_text(filename: str, line: int, function: str) -> str:
     """``model.py:12 in forward: return self.conv(x)``."""
     code = linecache.getline(filename, line).strip()

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, MappingProxyType
 
 from opbridge.capture.failures import T
 from opbridge.capture.loops.counting import lines_that_count_steps, tests_of_counting
+from opbridge.capture.loops.functions import functions_with
 from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
-from opbridge.capture.symbolic_sizes.syntax import running_line
+from opbridge.capture.symbolic_sizes.syntax import tree_of
 from opbridge.errors import UnsupportedError
 
 
@@ -46,9 +46,10 @@ def note_loop(frame: FrameType | None) -> None:
     if noted is None or frame is None:
         return
     noted.fixing.add(frame.f_code)
-    line = running_line(frame)
     code = {frame.f_code}
-    if line in lines_that_count_steps(line[0]) and noted.ends_at(Noted(code, code & noted.branching)):
+    if frame.f_lineno in lines_that_count_steps(tree_of(frame.f_code)) and noted.ends_at(
+        Noted(code, code & noted.branching)
+    ):
         raise NodeFound
 
 
@@ -91,7 +92,7 @@ def note_loops(ends_at: Callable[[Noted], bool]) -> Iterator[Noted]:
 
 def stops_at_counting(frame: FrameType) -> bool:
     """Whether ``frame`` asks whether a ``while`` loop goes on that counts and can be a node."""
-    if _noted.get() is None or running_line(frame) not in tests_of_counting(frame.f_code.co_filename):
+    if _noted.get() is None or frame.f_lineno not in tests_of_counting(tree_of(frame.f_code)):
         return False
     note_loop(frame)
     return has_loops(Noted({frame.f_code}))
@@ -143,7 +144,7 @@ def _functions_with(
 ) -> set[FunctionType]:
     """The functions that have one of the codes, or had it while they were ``replaced``."""
     codes = set(codes)
-    having = {each for code in codes for each in gc.get_referrers(code) if isinstance(each, FunctionType)}
+    having = functions_with(codes - {*replaced.values()})
     return having | {function for function, code in replaced.items() if code in codes}
 
 

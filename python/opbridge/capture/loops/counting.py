@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opbridge.capture.loops.uses import called_on_in, can_be_function, names_in, own, stored_in
-from opbridge.capture.symbolic_sizes.syntax import Line, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import lines_of
 
 _RELATIONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _TERMS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp)
@@ -52,17 +52,17 @@ def counting(loop: ast.While) -> Counting | None:
 
 
 @functools.lru_cache(maxsize=64)
-def tests_of_counting(filename: str) -> frozenset[Line]:
+def tests_of_counting(tree: ast.Module) -> frozenset[int]:
     """The lines with the tests of the loops in a file that count."""
-    loops = (each for each in ast.walk(syntax_tree(filename)) if isinstance(each, ast.While) and counting(each))
-    return frozenset((filename, line) for loop in loops for line in lines_of(loop.test))
+    loops = (each for each in ast.walk(tree) if isinstance(each, ast.While) and counting(each))
+    return frozenset(line for loop in loops for line in lines_of(loop.test))
 
 
 @functools.lru_cache(maxsize=64)
-def lines_that_count_steps(filename: str) -> frozenset[Line]:
+def lines_that_count_steps(tree: ast.Module) -> frozenset[int]:
     """The lines on which the loops in a file ask how many steps they have."""
-    loops = (each for each in ast.walk(syntax_tree(filename)) if isinstance(each, (ast.For, ast.comprehension)))
-    return tests_of_counting(filename).union((filename, line) for loop in loops for line in lines_of(loop.iter))
+    loops = (each for each in ast.walk(tree) if isinstance(each, (ast.For, ast.comprehension)))
+    return tests_of_counting(tree).union(line for loop in loops for line in lines_of(loop.iter))
 
 
 def _increment(statement: ast.stmt) -> tuple[str, ast.expr] | None:

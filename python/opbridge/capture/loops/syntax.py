@@ -8,9 +8,8 @@ import __future__
 
 import ast
 import copy
-import linecache
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from opbridge.capture.loops.counting import counting
@@ -32,7 +31,7 @@ from opbridge.capture.loops.uses import (
     touched_in,
     walk,
 )
-from opbridge.capture.symbolic_sizes.syntax import syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import definition_of, does_same, note_source, source_of
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -56,10 +55,8 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     """The code of the function with its loops, and all its branches if ``branches``, as calls of ``runtime``; None if
     it has none that can be one."""
     original = function.__code__
-    linecache.checkcache(original.co_filename)
-    tree = syntax_tree.__wrapped__(original.co_filename)  # the file may have changed
-    found = _definition(original, tree)
-    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, tree, original):
+    found = definition_of(original)
+    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, original):
         return None
     if any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(found.body)):
         return None
@@ -68,7 +65,9 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     code = _compiled(rewriting.function(), original)
     if not rewriting.has_calls or code.co_freevars != original.co_freevars:
         return None
-    return _with_runtime(code, original.co_name, runtime)
+    code = _with_runtime(code, original.co_name, runtime)
+    note_source(code, source_of(original))
+    return code
 
 
 def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.CodeType:
@@ -87,50 +86,16 @@ def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.Code
     return code
 
 
-def _is_defined_by(found: ast.FunctionDef, tree: ast.Module, original: types.CodeType) -> bool:
-    """Whether the definition in the file is still that of the function. It may have been compiled with the whole file
-    or alone: a call of what the file imports has other instructions."""
-    module = compile(tree, original.co_filename, "exec", dont_inherit=True)
-    alone = _compiled(copy.deepcopy(found), original)
-    return any(_is_same(code, original) for code in (*_codes_in(module), alone))
-
-
-def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _codes_in(each)
+def _is_defined_by(found: ast.FunctionDef, original: types.CodeType) -> bool:
+    """Whether the definition is that of the function. It may have been compiled with the whole file or alone: a call of
+    what the file imports has other instructions."""
+    return source_of(original).defines(original) or does_same(_compiled(copy.deepcopy(found), original), original)
 
 
 def _is_private(node: ast.AST) -> bool:
     """Whether the node has a name that a class around it would change, as ``self.__cell``."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name.startswith("__") and not name.endswith("__")
-
-
-def _is_same(code: types.CodeType, original: types.CodeType) -> bool:
-    """Whether the code does what the original does."""
-    if len(code.co_consts) != len(original.co_consts):
-        return False
-    names = ("co_name", "co_firstlineno", "co_code", "co_names", "co_varnames", "co_cellvars", "co_freevars")
-    if any(getattr(code, name) != getattr(original, name) for name in names):
-        return False
-    return all(
-        _is_same(one, other)
-        if isinstance(one, types.CodeType) and isinstance(other, types.CodeType)
-        else repr(one) == repr(other)
-        for one, other in zip(code.co_consts, original.co_consts, strict=True)
-    )
-
-
-def _definition(code: types.CodeType, tree: ast.Module) -> ast.FunctionDef | None:
-    """The definition of a function in its file; its first line is that of its first decorator."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
 
 
 def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeType:

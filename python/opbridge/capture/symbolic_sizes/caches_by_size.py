@@ -22,7 +22,7 @@ from opbridge.capture.source import runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asking_frame, refused
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, tree_of
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import symbols as points
 
@@ -81,7 +81,7 @@ def _looked_up_at(frame: FrameType) -> tuple[list[Any], list[dict[Any, Any]]] | 
     """The functions with a cache that the line of ``frame`` calls, and the dicts that it looks into; None if it looks
     into anything else."""
     functions, dicts = [], []
-    for expression in _lookups_by_line(frame.f_code.co_filename).get(frame.f_lineno, ()):
+    for expression in _lookups_by_line(tree_of(frame.f_code)).get(frame.f_lineno, ()):
         if not _is_name(expression):
             return None
         value = evaluated(expression, frame)
@@ -96,10 +96,10 @@ def _looked_up_at(frame: FrameType) -> tuple[list[Any], list[dict[Any, Any]]] | 
 
 
 @functools.lru_cache(maxsize=256)
-def _lookups_by_line(filename: str) -> dict[int, list[ast.expr]]:
+def _lookups_by_line(tree: ast.Module) -> dict[int, list[ast.expr]]:
     """The expressions of each line that are called, or that are looked up in."""
     found: dict[int, list[ast.expr]] = {}
-    for node in ast.walk(syntax_tree(filename)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.expr):
             for looked_up in _looked_up_by(node):
                 for line in lines_of(node):

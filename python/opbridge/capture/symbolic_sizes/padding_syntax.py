@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from opbridge.capture.symbolic_sizes.syntax import lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import definition_of, lines_of
 from opbridge.capture.symbolic_sizes.whole_tests import is_plain, leaves_of_test
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.comprehension)
@@ -42,7 +42,7 @@ class KeptTest(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def candidates_in(code: CodeType) -> dict[int, Candidate | KeptTest]:
     """The candidates in the function of ``code``, and the tests that it keeps for them, by the lines of their tests."""
-    function = _function_of(code)
+    function = definition_of(code)
     found: dict[int, Candidate | KeptTest] = {}
     if function is None:
         return found
@@ -52,15 +52,6 @@ def candidates_in(code: CodeType) -> dict[int, Candidate | KeptTest]:
         found.update(dict.fromkeys(lines_of(candidate.test), candidate))
     several = _lines_of_several_tests(function)
     return {line: candidate for line, candidate in found.items() if line not in several}
-
-
-def _function_of(code: CodeType) -> ast.FunctionDef | None:
-    for node in ast.walk(syntax_tree(code.co_filename)):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
 
 
 def _lines_of_several_tests(function: ast.FunctionDef) -> set[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from opbridge.capture.source import is_of_python
-from opbridge.capture.symbolic_sizes.syntax import syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import tree_of
 
 _READING_NAMES = frozenset({"locals", "vars", "eval", "exec"})  # functions that may read any name
 _SHOWS = frozenset(
@@ -23,14 +23,13 @@ def only_shows(frame: FrameType | None) -> bool:
         if frame.f_code.co_filename == logging.__file__:
             return True
         frame = frame.f_back
-    return frame is not None and _shows_by_line(frame.f_code.co_filename).get(frame.f_lineno, False)
+    return frame is not None and _shows_by_line(tree_of(frame.f_code)).get(frame.f_lineno, False)
 
 
 @functools.lru_cache(maxsize=256)
-def _shows_by_line(filename: str) -> dict[int, bool]:
+def _shows_by_line(tree: ast.Module) -> dict[int, bool]:
     """Whether all statements of each line only show something."""
     shows: dict[int, bool] = {}
-    tree = syntax_tree(filename)
     messages = {message for function in ast.walk(tree) for message in _messages_of(function)}
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):

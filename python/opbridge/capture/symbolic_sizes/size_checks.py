@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.asking import asked_by_layer, frame_of_python
 from opbridge.capture.symbolic_sizes.shown import only_shows
-from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import always_raises, evaluated, lines_of, tree_of
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat.symbols import FUNCTION_MODE
 
@@ -24,7 +24,7 @@ def is_without_effect(frame: FrameType) -> bool:
 def _only_checks(frame: FrameType) -> bool:
     """Whether the line is in the test of an ``assert``, or of an ``if`` one way of which raises an error: PyTorch does
     not run the model the other way either."""
-    return frame.f_lineno in _truths_of_checks(frame.f_code.co_filename)
+    return frame.f_lineno in _truths_of_checks(tree_of(frame.f_code))
 
 
 def passing_truth(frame: FrameType) -> bool | None:
@@ -34,7 +34,7 @@ def passing_truth(frame: FrameType) -> bool | None:
     while frame.f_code.co_name == FUNCTION_MODE and frame.f_back is not None:
         frame = frame.f_back
     is_known = runs_users(frame) or asked_by_layer(frame)
-    truth = _truths_of_checks(frame.f_code.co_filename).get(frame.f_lineno) if is_known else None
+    truth = _truths_of_checks(tree_of(frame.f_code)).get(frame.f_lineno) if is_known else None
     if isinstance(truth, tuple):
         truth = _truth_of_the_undecided(truth, frame)
     return None if truth is not None and in_try_block(frame) else truth
@@ -53,10 +53,10 @@ _Alternatives = tuple[tuple[ast.expr, bool], ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _truths_of_checks(filename: str) -> dict[int, bool | _Alternatives | None]:
+def _truths_of_checks(tree: ast.Module) -> dict[int, bool | _Alternatives | None]:
     """Maps the lines of such tests to what passing_truth returns, if that is the same for each of their conditions."""
     truths: dict[int, bool | _Alternatives | None] = {}
-    for node in ast.walk(syntax_tree(filename)):
+    for node in ast.walk(tree):
         if not isinstance(node, (ast.Assert, ast.If)) or not _is_check(node):
             continue
         raises = isinstance(node, ast.If) and always_raises(node.body)
@@ -132,14 +132,14 @@ def _keeps(node: ast.Assert | ast.If) -> bool:
 def _only_lays_out(frame: FrameType) -> bool:
     """Whether the line is in the test of an ``if`` under which tensors are only made contiguous. That does not change
     their values."""
-    return frame.f_lineno in _lines_before_layouts(frame.f_code.co_filename)
+    return frame.f_lineno in _lines_before_layouts(tree_of(frame.f_code))
 
 
 @functools.lru_cache(maxsize=256)
-def _lines_before_layouts(filename: str) -> frozenset[int]:
+def _lines_before_layouts(tree: ast.Module) -> frozenset[int]:
     return frozenset(
         line
-        for node in ast.walk(syntax_tree(filename))
+        for node in ast.walk(tree)
         if isinstance(node, ast.If) and not node.orelse and all(map(_makes_contiguous, node.body)) and not _keeps(node)
         for line in lines_of(node.test)
     )
@@ -165,7 +165,7 @@ class _Flags(NamedTuple):
 def _is_decided_by_flags(frame: FrameType) -> bool:
     """Whether the line is ``n > 1 and flag``, the value of a statement or of an ``if``, and the flag is False; or the
     same with ``or`` and True."""
-    flags = _flags_by_line(frame.f_code.co_filename).get(frame.f_lineno)
+    flags = _flags_by_line(tree_of(frame.f_code)).get(frame.f_lineno)
     if flags is None:
         return False
     try:
@@ -176,9 +176,9 @@ def _is_decided_by_flags(frame: FrameType) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _flags_by_line(filename: str) -> dict[int, _Flags]:
+def _flags_by_line(tree: ast.Module) -> dict[int, _Flags]:
     found: dict[int, _Flags] = {}
-    for node in ast.walk(syntax_tree(filename)):
+    for node in ast.walk(tree):
         value = node.test if isinstance(node, ast.If) else getattr(node, "value", None)
         if isinstance(node, (ast.If, ast.Assign, ast.Return)) and isinstance(value, ast.BoolOp):
             others = [operand for operand in value.values if not _is_flag(operand)]

@@ -5,24 +5,104 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Mapping
-from types import FrameType
+import time
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 Line = tuple[str, int]  # a file, and a line in it
+
+_IMPORTED = time.time()
 
 
 def running_line(frame: FrameType) -> Line:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-@functools.lru_cache(maxsize=8)
-def syntax_tree(filename: str) -> ast.Module:
-    """The syntax tree of a file; an empty one if it cannot be read."""
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:
-        return ast.Module([], [])
+class Source:
+    """A text from which functions were compiled."""
+
+    def __init__(self, filename: str, text: str) -> None:
+        self._filename = filename
+        try:
+            self.tree = ast.parse(text)
+        except SyntaxError:
+            self.tree = ast.Module([], [])
+
+    def defines(self, code: CodeType) -> bool:
+        """Whether a function of the text has this code."""
+        return any(does_same(each, code) for each in self._codes)
+
+    @functools.cached_property
+    def _codes(self) -> list[CodeType]:
+        return [*codes_in(compile(self.tree, self._filename, "exec", dont_inherit=True))]
+
+
+_sources: dict[tuple[str, CodeType], Source] = {}
+
+
+def source_of(code: CodeType) -> Source:
+    """The source of a function; an empty one if it cannot be read, or has changed since the function was compiled."""
+    known = (code.co_filename, code)  # equal functions of two files are one code
+    if known not in _sources:
+        _sources[known] = _read_source(code)
+    return _sources[known]
+
+
+def note_source(code: CodeType, source: Source) -> None:
+    """Notes the source of a code that was made from a function in it, and of the functions within."""
+    _sources.update(((each.co_filename, each), source) for each in codes_in(code))
+
+
+def tree_of(code: CodeType) -> ast.Module:
+    """The syntax tree of the file with the function."""
+    return source_of(code).tree
+
+
+def _read_source(code: CodeType) -> Source:
+    filename = code.co_filename
+    linecache.checkcache(filename)
+    source = _parsed(filename, "".join(linecache.getlines(filename)))
+    entry: tuple[Any, ...] = linecache.cache.get(filename, ())
+    changed = entry[1] if len(entry) > 1 else None  # the time in seconds; None if the text is of no file
+    may_differ = changed is not None and changed > _IMPORTED
+    return source if not may_differ or source.defines(code) else _parsed(filename, "")
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(filename: str, text: str) -> Source:
+    return Source(filename, text)
+
+
+def definition_of(code: CodeType) -> ast.FunctionDef | None:
+    """The definition of a function in its file; its first line is that of its first decorator."""
+    for node in ast.walk(tree_of(code)):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code, and the codes of the functions within."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from codes_in(each)
+
+
+def does_same(code: CodeType, original: CodeType) -> bool:
+    """Whether the code does what the original does, at the same lines."""
+    if len(code.co_consts) != len(original.co_consts):
+        return False
+    names = ("co_name", "co_firstlineno", "co_code", "co_names", "co_varnames", "co_cellvars", "co_freevars")
+    if any(getattr(code, name) != getattr(original, name) for name in names):
+        return False
+    return all(
+        does_same(one, other) if isinstance(one, CodeType) and isinstance(other, CodeType) else repr(one) == repr(other)
+        for one, other in zip(code.co_consts, original.co_consts, strict=True)
+    )
 
 
 def always_raises(statements: list[ast.stmt]) -> bool:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from opbridge.capture.source import users_frames
-from opbridge.capture.symbolic_sizes.syntax import always_raises, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import always_raises, tree_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -34,7 +34,7 @@ def in_try_block(
     around = [
         (block, caller)
         for caller in users_frames(frame)
-        for block in _blocks(caller.f_code.co_filename).get(caller.f_code.co_firstlineno, ())
+        for block in _blocks(tree_of(caller.f_code)).get(caller.f_code.co_firstlineno, ())
         if block.first <= caller.f_lineno <= block.last
     ]
     catching = [block for block, caller in around if any(_catches(name, caller, errors) for name in block.caught)]
@@ -56,11 +56,11 @@ def _catches(name: str | None, frame: FrameType, errors: tuple[type[Exception], 
 
 
 @functools.lru_cache(maxsize=256)
-def _blocks(filename: str) -> dict[int, list[_Block]]:
+def _blocks(tree: ast.Module) -> dict[int, list[_Block]]:
     """Maps the first line of each function of the file to its blocks whose errors it catches."""
     return {
         min(line.lineno for line in (function, *function.decorator_list)): list(_blocks_in(function))
-        for function in ast.walk(syntax_tree(filename))
+        for function in ast.walk(tree)
         if isinstance(function, _FUNCTIONS)
     }
 

@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from opbridge.capture.symbolic_sizes.model_branches import Branches, is_linear
-from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, syntax_tree
+from opbridge.capture.symbolic_sizes.syntax import evaluated, lines_of, tree_of
 from opbridge.torch_compat.symbols import (
     FloorDiv,
     IntTrueDiv,
@@ -46,7 +46,7 @@ class WholeTest(NamedTuple):
 
 def whole_test(frame: FrameType, asked: Any, env: Any, branches: Branches) -> WholeTest | None:
     """The test of the ``if`` that asks the condition ``asked`` at the line of ``frame``; None if it is no other one."""
-    test = _tests_by_line(frame.f_code.co_filename).get(frame.f_lineno)
+    test = _tests_by_line(tree_of(frame.f_code)).get(frame.f_lineno)
     if test is None:
         return None
     found = condition_of(test, True, frame, env, branches)
@@ -89,12 +89,12 @@ def condition_of(
 
 
 @functools.lru_cache(maxsize=256)
-def _tests_by_line(filename: str) -> dict[int, ast.expr]:
+def _tests_by_line(tree: ast.Module) -> dict[int, ast.expr]:
     """The tests of several conditions, by their lines; without those on the line of another test."""
     tests: dict[int, ast.expr] = {}
     lines: set[int] = set()
-    asking = _asking_by_line(filename)
-    for node in ast.walk(syntax_tree(filename)):
+    asking = _asking_by_line(tree)
+    for node in ast.walk(tree):
         if not isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
             continue
         for line in lines_of(node.test):
@@ -109,10 +109,10 @@ def _tests_by_line(filename: str) -> dict[int, ast.expr]:
     return tests
 
 
-def _asking_by_line(filename: str) -> dict[int, set[ast.AST]]:
+def _asking_by_line(tree: ast.Module) -> dict[int, set[ast.AST]]:
     """What asks for truths, by its lines, besides the statements and expressions that have tests."""
     found: dict[int, set[ast.AST]] = {}
-    for node in ast.walk(syntax_tree(filename)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.expr) and _asks(node):
             for line in lines_of(node):
                 found.setdefault(line, set()).add(node)
