@@ -16,6 +16,7 @@ from opbridge.capture.patching import current_thread
 from opbridge.capture.rewrites.tensor_subclasses import class_of_fake
 from opbridge.capture.source import runs_users
 from opbridge.capture.state.attributes import Attributes
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import FakeTensor
 
 # The types of numbers that stand for a size, or for an element of a tensor.
@@ -26,7 +27,7 @@ def eager_type(value: Any) -> type:
     """The type that ``value`` has in eager mode."""
     if isinstance(value, FakeTensor):
         return torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else class_of_fake(value)
-    return NUMBERS.get(type(value), type(value))
+    return bool if type(value) is Truth else NUMBERS.get(type(value), type(value))
 
 
 def class_for(value: Any, frame: FrameType | None) -> type:

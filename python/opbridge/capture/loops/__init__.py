@@ -14,11 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, MappingProxyType
 
+import torch
+
 from opbridge.capture.failures import T
 from opbridge.capture.loops.counting import lines_that_count_steps, tests_of_counting
 from opbridge.capture.loops.functions import functions_with
 from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
-from opbridge.capture.symbolic_sizes.syntax import tree_of
+from opbridge.capture.symbolic_sizes.kept_answers import compares_with_bools
+from opbridge.capture.symbolic_sizes.syntax import codes_in, tree_of
 from opbridge.errors import UnsupportedError
 
 
@@ -104,10 +107,10 @@ def has_loops(noted: Noted) -> bool:
     return bool(_with_calls(_functions_with(noted.fixing) | branching, branching))
 
 
-def retry_with_loops(capture: Callable[[], T]) -> T:
-    """Calls ``capture()``. If it is refused and a function with a loop has fixed a size, or one has branched by data,
-    calls it again, with the loop or the branch as a call of ``opbridge.capture.loops.runtime``. In other threads, the
-    function does what it did before."""
+def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
+    """Calls ``capture()``, which calls the model. If it is refused and a function with a loop has fixed a size, or one
+    has branched by data, calls it again, with the loop or the branch as a call of ``opbridge.capture.loops.runtime``.
+    In other threads, the function does what it did before."""
     replaced: dict[FunctionType, CodeType] = {}
     branching: set[FunctionType] = set()
     tried: set[tuple[CodeType, bool]] = set()
@@ -128,6 +131,8 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
                 return capture()
         except (UnsupportedError, NodeFound):
             branching |= _functions_with(noted.branching, replaced)
+            if branching:
+                branching |= _comparing_bools(model)
             again = untried(_functions_with(noted.fixing, replaced) | branching, branching)
             tried |= {(each.__code__, each in branching) for each in again}
             new = _with_calls(again, branching)
@@ -139,13 +144,21 @@ def retry_with_loops(capture: Callable[[], T]) -> T:
         replaced |= new
 
 
+def _comparing_bools(model: torch.nn.Module) -> set[FunctionType]:
+    """The functions of the model with ``flag is True``, which is to hold for a bool that data decide as well."""
+    from opbridge.capture.state.attributes import Attributes
+
+    functions = Attributes(model).functions
+    return {each for each in functions if any(map(compares_with_bools, codes_in(each.__code__)))}
+
+
 def _functions_with(
     codes: Iterable[CodeType], replaced: Mapping[FunctionType, CodeType] = MappingProxyType({})
 ) -> set[FunctionType]:
-    """The functions that have one of the codes, or had it while they were ``replaced``."""
+    """The functions that have one of the codes, or had it, or steps and ways with it, while they were ``replaced``."""
+    new = {code: function for function, whole in replaced.items() for code in codes_in(whole)}
     codes = set(codes)
-    having = functions_with(codes - {*replaced.values()})
-    return having | {function for function, code in replaced.items() if code in codes}
+    return functions_with(codes - new.keys()) | {new[code] for code in codes & new.keys()}
 
 
 def _with_calls(functions: Iterable[FunctionType], branching: Collection[FunctionType]) -> dict[FunctionType, CodeType]:

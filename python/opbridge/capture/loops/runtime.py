@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from opbridge.capture.loops.variables import MUTABLE, lists_in
 from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth, as_truth, logically
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import pytree
 from opbridge.torch_compat.fake_tensors import value_of
 
 Step = Callable[..., tuple[Any, ...]]
@@ -132,7 +132,7 @@ class _Runtime:
         def add_if(item: Any, made: list[Any]) -> tuple[Any, ...]:
             assert test is not None
             held = self.held(lambda: made)
-            return self.branch(test(item), functools.partial(add, item), lambda made: (made,), lambda: made, held=held)
+            return self.branch(test(item), lambda made: add(item, made), lambda made: (made,), lambda: made, held=held)
 
         step = add if test is None else add_if
         if recorder is not None and isinstance(items, Items):
@@ -197,6 +197,12 @@ class _Runtime:
         """``bool(value)``"""
         condition = _undecided(args[0]) if args else None
         return bool(*args) if condition is None else condition
+
+    def matched(self, subject: Any) -> Any:
+        """``subject``, which Python matches with patterns: by the identity of a bool"""
+        if any(type(each) is Truth for each in pytree.tree_leaves(subject)):
+            raise UnsupportedError("the model matches a bool that data decide; write the match as branches")
+        return subject
 
     def is_bool(self, value: Any, constant: bool) -> Any:
         """``value is True`` or ``value is False``"""

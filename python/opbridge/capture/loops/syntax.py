@@ -16,14 +16,18 @@ from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import PARTS
 from opbridge.capture.loops.leaving import stop_of, with_one_return, without_continue
 from opbridge.capture.loops.lists import READING
+from opbridge.capture.loops.matches import with_branches
 from opbridge.capture.loops.named import with_assignments
+from opbridge.capture.loops.searches import SEARCHES, with_searches
 from opbridge.capture.loops.uses import (
+    PLAIN,
     SCOPES,
     can_be_function,
     can_be_way,
     first_use,
     free_in,
     is_bare_super,
+    is_plain,
     needs_its_frame,
     parameters_of,
     scopes_in,
@@ -46,9 +50,8 @@ _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _BOOL = frozenset({"bool"})
+_BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _BOOL
 _READING = frozenset(function.__name__ for function in READING)
-_OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
-_PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)  # may be evaluated twice
 
 
 def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
@@ -60,7 +63,7 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
         return None
     if any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(found.body)):
         return None
-    builtins = (_ITERATORS | _OF_ALL_ITEMS | _BOOL) - function.__globals__.keys() - set(original.co_freevars)
+    builtins = (_BUILTINS | SEARCHES) - function.__globals__.keys() - set(original.co_freevars)
     rewriting = _Rewriting(found, builtins, branches)
     code = _compiled(rewriting.function(), original)
     if not rewriting.has_calls or code.co_freevars != original.co_freevars:
@@ -118,7 +121,11 @@ class _Rewriting(ast.NodeTransformer):
             with_class = _WithClassOfSuper(given[0])
             self._function.body = [with_class.visit(each) for each in self._function.body]
         if branches:
-            self._function.body = with_one_return(with_assignments(self._function.body))
+            own = builtins - {*given, *stored_in(self._function.body)}
+            searched = with_searches(with_branches(self._function.body), SEARCHES & own if "bool" in own else ())
+            bools = _OfBools()
+            self._function.body = [bools.visit(each) for each in with_one_return(with_assignments(searched))]
+            self.has_calls = bools.has_calls
         self._branches = branches  # whether branches outside of loops become calls too
         body = self._function.body
         self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
@@ -260,10 +267,10 @@ class _Rewriting(ast.NodeTransformer):
         """A test whose parts need no truth of their own."""
         if isinstance(node, ast.BoolOp):
             name = "both" if isinstance(node.op, ast.And) else "either"
-            is_plain = ast.Constant(all(map(_is_of_sizes, node.values)))
+            of_sizes = ast.Constant(all(map(_is_of_sizes, node.values)))
             made = self._test(node.values[-1])
             for each in reversed(node.values[:-1]):
-                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made), is_plain]), node)
+                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made), of_sizes]), node)
             return made
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return _placed(_call("negated", [self._test(node.operand)]), node)
@@ -272,7 +279,7 @@ class _Rewriting(ast.NodeTransformer):
             is_in = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In)
             return self._test(_placed(ast.BoolOp(ast.Or() if is_in else ast.And(), parts), node))
         match node:
-            case ast.Compare(left, [_, _], [middle, _]) if _is_plain(left):
+            case ast.Compare(left, [_, _], [middle, _]) if is_plain(left):
                 named = copy.deepcopy(node)
                 named.comparators[0] = ast.Name(_MIDDLE, ast.Load())
                 parts = _compared(named)
@@ -318,17 +325,12 @@ class _Rewriting(ast.NodeTransformer):
         return _placed(_call("joined", parts), node)
 
     def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> ast.AST:
-        return self._test(node) if self._rewrites_branches and self._is_bool(node) else self.generic_visit(node)
+        if not self._rewrites_branches or not self._is_bool(node):
+            return self.generic_visit(node)
+        self.has_calls = True
+        return self._test(node)
 
     visit_UnaryOp = visit_BoolOp
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]) if self._rewrites_branches:
-                test = _placed(_call("is_bool", [value, *node.comparators]), node)
-                return test if isinstance(op, ast.Is) else _placed(_call("negated", [test]), node)
-        return node
 
     def _is_bool(self, node: ast.expr) -> bool:
         """Whether an expression is a test, of which only the truth matters."""
@@ -354,6 +356,7 @@ class _Rewriting(ast.NodeTransformer):
             return self._of_all_items(node, name)
         self.generic_visit(node)
         if self._rewrites_branches and self._called(node, _BOOL):
+            self.has_calls = True
             return _placed(_call("truth", node.args), node)
         if self._called(node, _RANGE):
             self.has_calls = True
@@ -420,6 +423,27 @@ class _WithClassOfSuper(ast.NodeTransformer):
         return node
 
 
+class _OfBools(ast.NodeTransformer):
+    """Calls the runtime where a function, or one within, asks which of Python's bools a value *is*."""
+
+    has_calls = False
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]):
+                self.has_calls = True
+                test = _placed(_call("is_bool", [value, *node.comparators]), node)
+                return test if isinstance(op, ast.Is) else _placed(_call("negated", [test]), node)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        self.generic_visit(node)
+        self.has_calls = True
+        node.subject = _placed(_call("matched", [node.subject]), node.subject)
+        return node
+
+
 class _Continuing(ast.NodeTransformer):
     """Replaces the ``continue`` of a loop by the end of its step."""
 
@@ -433,21 +457,17 @@ class _Continuing(ast.NodeTransformer):
         return node if isinstance(node, (ast.For, ast.While, *SCOPES)) else super().generic_visit(node)
 
 
-def _is_plain(node: ast.expr) -> bool:
-    return all(isinstance(each, _PLAIN) for each in ast.walk(node))
-
-
 def _is_of_sizes(node: ast.AST) -> bool:
     """Whether an expression computes with sizes, as ``t < x.shape[1] - 1`` does."""
     match node:
         case ast.Subscript(ast.Attribute(attr="shape")) | ast.Call(ast.Name("len") | ast.Attribute(attr="size")):
             return True
-    return isinstance(node, _PLAIN) and all(map(_is_of_sizes, ast.iter_child_nodes(node)))
+    return isinstance(node, PLAIN) and all(map(_is_of_sizes, ast.iter_child_nodes(node)))
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:
     """The comparisons of ``a < b < c`` or of ``a in (b, c)``, if their operands are names and numbers."""
-    if not isinstance(node, ast.Compare) or not _is_plain(node):
+    if not isinstance(node, ast.Compare) or not is_plain(node):
         return [node]
     last = node.comparators[-1]
     if isinstance(node.ops[0], ast.In) and len(node.ops) == 1 and isinstance(last, (ast.Tuple, ast.List, ast.Set)):

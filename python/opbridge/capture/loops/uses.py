@@ -11,6 +11,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _OF_SCOPES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom)  # change what a name means
 _NEEDING_THEIR_FRAME = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_OPERANDS = (ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Set)
+PLAIN = (ast.Compare, *_OPERANDS, ast.cmpop, ast.operator, ast.unaryop, ast.expr_context)
 _CHANGING_LISTS = frozenset({"append", "extend", "insert"})
 
 
@@ -161,3 +163,8 @@ def _augments(node: ast.AST, name: str) -> bool:
         isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name) and each.target.id == name
         for each in ast.walk(node)
     )
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Whether the expression may be evaluated twice, or in another order: it runs no code of the model."""
+    return all(isinstance(each, PLAIN) for each in ast.walk(node))

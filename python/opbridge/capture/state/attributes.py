@@ -100,6 +100,11 @@ class Attributes:
     def have_iterators(self) -> bool:
         return bool(self._iterators)
 
+    @property
+    def functions(self) -> list[types.FunctionType]:
+        """The user's functions that a call of the model may reach."""
+        return self._reached.functions
+
     def reach(self, name: str) -> bool:
         """Whether code of the model uses this name of a variable or an attribute."""
         return self._reached.names(name)

@@ -37,6 +37,7 @@ class Reached:
     def __init__(self) -> None:
         self._names = set(_ENTRIES)
         self._waiting: dict[str, list[Any]] = {}
+        self.functions: list[types.FunctionType] = []  # of the user
 
     def names(self, name: str) -> bool:
         """Whether reached code uses this name of a variable or an attribute."""
@@ -66,6 +67,7 @@ def holders_of_function(function: types.FunctionType, seen: set[int], reached: R
     here = str(namespace.get("__name__", ""))
     if not is_own(here):
         return
+    reached.functions.append(function)
     names, attributes = _names_in(function.__code__)
     yield GlobalsHolder(namespace, names)
     found = [namespace[name] for name in names if name in namespace]

@@ -16,13 +16,19 @@ def is_compared_with_bools(frame: FrameType) -> bool:
     return frame.f_lasti in _keeping(frame.f_code)
 
 
+@functools.lru_cache(maxsize=4096)
+def compares_with_bools(code: CodeType) -> bool:
+    """Whether a function may ask whether something *is* True or False, as ``flag is True`` does."""
+    has_bools = any(each is True or each is False for each in code.co_consts)
+    return has_bools and any(each.opname == "IS_OP" for each in dis.get_instructions(code))
+
+
 @functools.lru_cache(maxsize=256)
 def _keeping(code: CodeType) -> frozenset[int]:
     """The offsets of such operators; none if the function has no comparison of that kind."""
-    instructions = list(dis.get_instructions(code))
-    has_bools = any(each is True or each is False for each in code.co_consts)
-    if not has_bools or not any(each.opname == "IS_OP" for each in instructions):
+    if not compares_with_bools(code):
         return frozenset()
+    instructions = list(dis.get_instructions(code))
     before = zip([None, *instructions], instructions, strict=False)
     return frozenset(
         each.offset

@@ -9,6 +9,7 @@ from typing import Any
 from opbridge.capture.patching import patch
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import refused
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import symbols as points
 
 _Operation = Callable[[Any, Any], Any]  # of two symbolic numbers, or constants beside one
@@ -26,7 +27,7 @@ def take_any_operand(caught: Caught) -> Iterator[None]:
     equal, unequal = points.EQUALITY.original, points.INEQUALITY.original
 
     def node_of_operand(node: Any, operand: Any) -> Any:
-        found = node_of(node, operand)
+        found = node_of(node, operand.number() if type(operand) is Truth else operand)
         if found is NotImplemented:
             for kind in (int, float):
                 if isinstance(operand, kind):

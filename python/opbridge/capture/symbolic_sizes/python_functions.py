@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import is_fake
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import BIT_LENGTH, free_unbacked_symbols, sym_log2
@@ -46,7 +47,8 @@ class _Symbolic(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs:
-            value = _item(args[0]) if is_fake(args[0]) else args[0]
+            value = args[0].number() if type(args[0]) is Truth else args[0]
+            value = _item(value) if is_fake(value) else value
             return (cls.of_size if type(value) in _SYMBOLS else cls.number)(value)
         return cls.number(*args, **kwargs)
 

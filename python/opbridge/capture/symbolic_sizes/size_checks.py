@@ -75,16 +75,20 @@ def _truths_of_checks(tree: ast.Module) -> dict[int, bool | _Alternatives | None
 # What asks for truth values of its own.
 _ASKING = (ast.BoolOp, ast.IfExp, ast.comprehension, ast.Lambda, ast.Not)
 _ASKING_FUNCTIONS = {"all", "any", "filter", "max", "min", "sorted"}
+_OF_ALL = {True: "all", False: "any"}  # which function of all items needs each of them for this result
 
 
 def _needed(test: ast.expr, truth: bool) -> Iterator[bool | None]:
     """What each condition in ``test`` must be for ``test`` to be ``truth``; None if that is not known."""
     test, truth = _without_not(test, truth)
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == truth:
-        for value in test.values:
-            yield from _needed(value, truth)
-    else:
-        yield None if any(map(_asks, ast.walk(test))) else truth
+    match test:
+        case ast.BoolOp(op, values) if isinstance(op, ast.And) == truth:
+            for value in values:
+                yield from _needed(value, truth)
+        case ast.Call(ast.Name(name), [ast.GeneratorExp(each, [ast.comprehension(ifs=[])])]) if name == _OF_ALL[truth]:
+            yield from _needed(each, truth)
+        case _:
+            yield None if any(map(_asks, ast.walk(test))) else truth
 
 
 def _alternatives(test: ast.expr, truth: bool) -> _Alternatives:

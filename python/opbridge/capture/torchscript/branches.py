@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,11 +19,30 @@ from opbridge.torch_compat.symbols import FLOATS, INTEGERS, expression_of, forge
 _PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
 
 
+def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The operator of a Truth and another value, and that of another value and a Truth."""
+
+    def compute(self: Any, other: Any) -> Any:
+        return operation(self.in_arithmetic_with(other), other.number() if type(other) is Truth else other)
+
+    return compute, lambda self, other: operation(other, self.in_arithmetic_with(other))
+
+
 class Truth:
     """A bool that the data of a tensor decide."""
 
     __slots__ = ("tensor",)
     __class__ = property(lambda self: bool)  # for isinstance
+
+    __add__, __radd__ = _arithmetic(operator.add)
+    __sub__, __rsub__ = _arithmetic(operator.sub)
+    __mul__, __rmul__ = _arithmetic(operator.mul)
+    __truediv__, __rtruediv__ = _arithmetic(operator.truediv)
+    __floordiv__, __rfloordiv__ = _arithmetic(operator.floordiv)
+    __mod__, __rmod__ = _arithmetic(operator.mod)
+    __pow__, __rpow__ = _arithmetic(operator.pow)
+    __lt__, __gt__ = _arithmetic(operator.lt)
+    __le__, __ge__ = _arithmetic(operator.le)
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -31,15 +51,48 @@ class Truth:
         raise UnsupportedError("the model makes a text of a bool that data decide")
 
     def __eq__(self, other: object) -> Any:
-        return Truth(torch.eq(self.tensor, _tensor_of(other)))
+        return self._compared(torch.eq, other)
 
     def __ne__(self, other: object) -> Any:
-        return Truth(torch.ne(self.tensor, _tensor_of(other)))
+        return self._compared(torch.ne, other)
+
+    def _compared(self, compare: Callable[[Any, Any], torch.Tensor], other: object) -> Any:
+        if isinstance(other, torch.Tensor):
+            return compare(other, self.scalar)
+        return Truth(compare(self.tensor, _tensor_of(other)))
+
+    @classmethod
+    def __torch_function__(cls, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """An operator of a tensor and a bool computes as with a tensor without axes, which has no part in the type of
+        the result."""
+        given = pytree.tree_map(lambda each: each.scalar if type(each) is Truth else each, (args, kwargs or {}))
+        return function(*given[0], **given[1])
 
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         return bool(self.tensor)
+
+    def __int__(self) -> int:
+        return int(self.number())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.number())
+
+    @property
+    def scalar(self) -> torch.Tensor:
+        """The bool as a tensor without axes."""
+        return self.tensor.reshape(()) if self.tensor.dim() else self.tensor
+
+    def number(self) -> Any:
+        """0 or 1."""
+        return self.scalar.to(torch.int64).item()
+
+    def in_arithmetic_with(self, other: object) -> Any:
+        """What computes with ``other`` as the bool does: of a tensor, the result has the element type."""
+        return self.scalar if isinstance(other, torch.Tensor) else self.number()
 
 
 def _tensor_of(value: Any) -> Any:

@@ -15,6 +15,7 @@ from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import is_fake, pytree
 from opbridge.torch_compat.fake_tensors import makes_fakes
 
@@ -76,6 +77,8 @@ class TensorAccessMode(TorchFunctionMode):
             data = args[index] if len(args) > index else kwargs.get("data")
             if isinstance(data, UnreadList) and func is torch.tensor:
                 return tensor_of_numbers(data, **kwargs)
+            if type(data) is Truth or (isinstance(data, (list, tuple)) and any(type(each) is Truth for each in data)):
+                return _tensor_of_truths(data, **kwargs)
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
@@ -86,3 +89,13 @@ class TensorAccessMode(TorchFunctionMode):
         elif func == DATA.__get__ and self._is_weight(args[0]):
             return args[0].detach()
         return func(*args, **kwargs)
+
+
+def _tensor_of_truths(data: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    if type(data) is Truth:
+        made = data.scalar.clone()
+    elif all(isinstance(each, bool) for each in data):
+        made = torch.stack([each.scalar if type(each) is Truth else torch.tensor(each) for each in data])
+    else:
+        made = torch.tensor([each.number() if type(each) is Truth else each for each in data])
+    return made if dtype is None else made.to(dtype)

@@ -39,6 +39,7 @@ from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.capture.torchscript.calls import patch_torchscript
 from opbridge.capture.traced.derivatives import (
     are_differentiated,
@@ -105,7 +106,9 @@ def _capture_on_fakes(
     from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
-    return retry_with_builtins(lambda: retry_with_loops(lambda: capture_fake(model, inputs, sizes, changed, numbers)))
+    return retry_with_builtins(
+        lambda: retry_with_loops(model, lambda: capture_fake(model, inputs, sizes, changed, numbers))
+    )
 
 
 def follow(
@@ -143,7 +146,8 @@ def follow(
                 registered = Registered(model)
                 args, kwargs = inputs.with_leaves(leaves)  # may compute, as for a cache of transformers
                 returned, others = registered.write_back(model(*args, **kwargs))
-            outputs = leaves_of(returned)  # of a list or dict that the model keeps, which now gets its former content
+                # Of a list or dict that the model keeps, which will get its former content.
+                outputs = [each.scalar if type(each) is Truth else each for each in leaves_of(returned)]
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
         caught.report()
         return recorder.finish(outputs)
