@@ -21,7 +21,7 @@ from opbridge.capture.loops.counting import lines_that_count_steps, tests_of_cou
 from opbridge.capture.loops.functions import functions_with
 from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
 from opbridge.capture.symbolic_sizes.kept_answers import compares_with_bools
-from opbridge.capture.symbolic_sizes.syntax import codes_in, tree_of
+from opbridge.capture.symbolic_sizes.syntax import codes_in, definition_of, tree_of
 from opbridge.errors import UnsupportedError
 
 
@@ -158,7 +158,8 @@ def _functions_with(
     """The functions that have one of the codes, or had it, or steps and ways with it, while they were ``replaced``."""
     new = {code: function for function, whole in replaced.items() for code in codes_in(whole)}
     codes = set(codes)
-    return functions_with(codes - new.keys()) | {new[code] for code in codes & new.keys()}
+    defined = {code for code in codes - new.keys() if definition_of(code) is not None}  # others keep their code
+    return functions_with(defined) | {new[code] for code in codes & new.keys()}
 
 
 def _with_calls(functions: Iterable[FunctionType], branching: Collection[FunctionType]) -> dict[FunctionType, CodeType]:

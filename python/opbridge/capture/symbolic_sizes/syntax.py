@@ -34,6 +34,13 @@ class Source:
         return any(does_same(each, code) for each in self._codes)
 
     @functools.cached_property
+    def definitions(self) -> dict[tuple[str, int], ast.FunctionDef]:
+        """The definitions of functions, by their names and first lines: those of their first decorators."""
+        found = [each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef)]
+        firsts = [min([each.lineno, *(line.lineno for line in each.decorator_list)]) for each in found]
+        return {(each.name, first): each for each, first in zip(found, firsts, strict=True)}
+
+    @functools.cached_property
     def _codes(self) -> list[CodeType]:
         return [*codes_in(compile(self.tree, self._filename, "exec", dont_inherit=True))]
 
@@ -75,13 +82,8 @@ def _parsed(filename: str, text: str) -> Source:
 
 
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
-    """The definition of a function in its file; its first line is that of its first decorator."""
-    for node in ast.walk(tree_of(code)):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
+    """The definition of a function in its file."""
+    return source_of(code).definitions.get((code.co_name, code.co_firstlineno))
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
