@@ -7,6 +7,7 @@ import copy
 import itertools
 from typing import Any
 
+from opbridge.capture.loops.nodes import assignment, placed
 from opbridge.capture.loops.uses import SCOPES
 
 _SUBJECT = "opbridge_subject_"
@@ -46,8 +47,8 @@ class _Matches(ast.NodeTransformer):
             else:
                 tests, body = [*tests, *inner], case.body
             branches = body if not tests else [ast.If(_all(tests), body, branches)]
-        assigned = [_assignment(name, value) for name, value in zip(names, values, strict=True)]
-        return [ast.fix_missing_locations(ast.copy_location(each, node)) for each in (*assigned, *branches)]
+        assigned = [assignment(name, value) for name, value in zip(names, values, strict=True)]
+        return [placed(each, node) for each in (*assigned, *branches)]
 
 
 class _Subject:
@@ -61,7 +62,7 @@ class _Subject:
         another kind."""
         match pattern:
             case ast.MatchAs(None, name):
-                return [], [] if name is None else [_assignment(name, self._value())]
+                return [], [] if name is None else [assignment(name, self._value())]
             case ast.MatchOr(patterns):
                 ways = [self.matched(each) for each in patterns]
                 known = [way for way in ways if way is not None and not way[1] and way[0]]
@@ -90,7 +91,3 @@ class _Subject:
 
 def _all(tests: list[ast.expr]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-
-
-def _assignment(name: str, value: ast.expr) -> ast.Assign:
-    return ast.Assign([ast.Name(name, ast.Store())], value)

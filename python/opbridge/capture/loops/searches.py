@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+from opbridge.capture.loops.nodes import assignment, placed
 from opbridge.capture.loops.uses import PLAIN, SCOPES, is_plain, needs_its_frame, stored_in
 from opbridge.capture.symbolic_sizes.syntax import always_raises
 
@@ -143,7 +144,7 @@ class _Searches(ast.NodeTransformer):
         for operand, each in zip(operands[: last + 1], found, strict=False):
             if each is None and not isinstance(operand.value, kept):
                 name = self._name(_VALUE)
-                each = self._placed([_assignment(name, operand.value)], name, operand.value)
+                each = self._placed([assignment(name, operand.value)], name, operand.value)
             if each is not None:
                 before += each.before
                 operand.value = each.value
@@ -166,7 +167,7 @@ class _Searches(ast.NodeTransformer):
                 read: ast.expr = ast.Name(name, ast.Load())
                 goes_on = read if isinstance(node.op, ast.And) else ast.UnaryOp(ast.Not(), read)
                 follows = [ast.If(goes_on, statements, [])]
-            statements = [*part.before, _assignment(name, value), *follows]
+            statements = [*part.before, assignment(name, value), *follows]
         return self._placed(statements, name, node)
 
     def _of_all_items(self, node: ast.Call) -> _Found | None:
@@ -180,8 +181,8 @@ class _Searches(ast.NodeTransformer):
         name, is_any = self._name(_FOUND), node.func.id == "any"
         inner = self._of(part.value, is_test=True) or _Found([], part.value)
         test = inner.value if is_any else ast.UnaryOp(ast.Not(), inner.value)
-        body = [*inner.before, ast.If(test, [_assignment(name, ast.Constant(is_any)), ast.Break()], [])]
-        return self._placed([_assignment(name, ast.Constant(not is_any)), part.loop(body)], name, node)
+        body = [*inner.before, ast.If(test, [assignment(name, ast.Constant(is_any)), ast.Break()], [])]
+        return self._placed([assignment(name, ast.Constant(not is_any)), part.loop(body)], name, node)
 
     def _of_next(self, node: ast.Call) -> _Found | None:
         """``next((…), default)``"""
@@ -192,8 +193,8 @@ class _Searches(ast.NodeTransformer):
         if part is None:
             return None
         name = self._name(_FOUND)
-        loop = part.loop([_assignment(name, part.value), ast.Break()])
-        return self._placed([_assignment(name, node.args[1]), loop], name, node)
+        loop = part.loop([assignment(name, part.value), ast.Break()])
+        return self._placed([assignment(name, node.args[1]), loop], name, node)
 
     def _part(self, items: ast.expr) -> _Part | None:
         """What the loop runs over, with variables of its own."""
@@ -213,7 +214,7 @@ class _Searches(ast.NodeTransformer):
     @staticmethod
     def _placed(statements: list[ast.stmt], name: str, origin: ast.expr) -> _Found:
         for statement in statements:
-            ast.fix_missing_locations(ast.copy_location(statement, origin))
+            placed(statement, origin)
         return _Found(statements, ast.copy_location(ast.Name(name, ast.Load()), origin))
 
 
@@ -244,7 +245,3 @@ def _can_rename(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
     stored = {each.id for each in every if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     stored |= {each.arg for each in every if isinstance(each, ast.arg)}
     return not any(isinstance(each, _LEAVING) for each in every) and stored.isdisjoint(names)
-
-
-def _assignment(name: str, value: ast.expr) -> ast.Assign:
-    return ast.Assign([ast.Name(name, ast.Store())], value)

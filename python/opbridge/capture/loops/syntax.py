@@ -10,14 +10,25 @@ import ast
 import copy
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
+from opbridge.capture.loops.bools import WithBools
 from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import PARTS
 from opbridge.capture.loops.leaving import stop_of, with_one_return, without_continue
 from opbridge.capture.loops.lists import READING
 from opbridge.capture.loops.matches import with_branches
 from opbridge.capture.loops.named import with_assignments
+from opbridge.capture.loops.nodes import (
+    RUNTIME_NAME,
+    assigning,
+    call,
+    lazily,
+    parameters,
+    placed,
+    returning,
+    stored_name,
+)
 from opbridge.capture.loops.searches import SEARCHES, with_searches
 from opbridge.capture.loops.uses import (
     PLAIN,
@@ -37,9 +48,6 @@ from opbridge.capture.loops.uses import (
 )
 from opbridge.capture.symbolic_sizes.syntax import definition_of, does_same, note_source, source_of
 
-Node = TypeVar("Node", bound=ast.AST)
-
-_RUNTIME = "opbridge.capture.loops"  # the constant in whose place the new code has the runtime
 _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
@@ -79,8 +87,8 @@ def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.Code
     function.args.defaults, function.args.kw_defaults = [], [None] * len(function.args.kwonlyargs)
     for given in parameters_of(function):
         given.annotation = None
-    variables = [ast.Assign([_stored_name(name)], ast.Constant(None)) for name in original.co_freevars]
-    around = ast.FunctionDef("around", _parameters(), [*variables, function], [])
+    variables = [ast.Assign([stored_name(name)], ast.Constant(None)) for name in original.co_freevars]
+    around = ast.FunctionDef("around", parameters(), [*variables, function], [])
     module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), function))
     flags = original.co_flags & __future__.annotations.compiler_flag
     code: types.CodeType = compile(module, original.co_filename, "exec", flags, dont_inherit=True)
@@ -105,7 +113,7 @@ def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeTy
     def changed(constant: Any) -> Any:
         if isinstance(constant, types.CodeType):
             return _with_runtime(constant, name, runtime)
-        return runtime if type(constant) is str and constant == _RUNTIME else constant
+        return runtime if type(constant) is str and constant == RUNTIME_NAME else constant
 
     own = name if code.co_name in (_STEP, *_WAYS) else code.co_name
     return code.replace(co_consts=tuple(map(changed, code.co_consts)), co_name=own)
@@ -123,7 +131,7 @@ class _Rewriting(ast.NodeTransformer):
         if branches:
             own = builtins - {*given, *stored_in(self._function.body)}
             searched = with_searches(with_branches(self._function.body), SEARCHES & own if "bool" in own else ())
-            bools = _OfBools()
+            bools = WithBools()
             self._function.body = [bools.visit(each) for each in with_one_return(with_assignments(searched))]
             self.has_calls = bools.has_calls
         self._branches = branches  # whether branches outside of loops become calls too
@@ -179,25 +187,25 @@ class _Rewriting(ast.NodeTransformer):
         iterable = self._items(node.iter)
         node.body = without_continue(statements)
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
-        step = ast.FunctionDef(_STEP, _parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
+        step = ast.FunctionDef(_STEP, parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
         end = [] if stopped is None else [ast.keyword("stopped", ast.Constant(kept.index(stopped)))]
-        call = self._node("each", [iterable, ast.Name(_STEP, ast.Load())], kept, end)
+        values = self._node("each", [iterable, ast.Name(_STEP, ast.Load())], kept, end)
         following = self._block(node.orelse)
-        return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+        return [placed(each, node) for each in (step, assigning(kept, values))] + following
 
     def visit_While(self, node: ast.While) -> Any:
         found = counting(node)
         if found is None:
             return self._repeating(node) if self._rewrites_branches else self.generic_visit(node)
         number, counted = ast.Name(found.number, ast.Load()), ast.Name(_COUNTED, ast.Load())
-        sides = [ast.Lambda(_parameters(found.number), each) for each in (found.left, found.right)]
-        values = _call("counted", [ast.Constant(found.relation), *sides, number, found.step])
-        end = ast.Assign([_stored_name(found.number)], ast.Attribute(counted, "end", ast.Load()))
-        loop = _placed(ast.For(_stored_name(found.number), counted, node.body, [end, *node.orelse]), node)
+        sides = [ast.Lambda(parameters(found.number), each) for each in (found.left, found.right)]
+        values = call("counted", [ast.Constant(found.relation), *sides, number, found.step])
+        end = ast.Assign([stored_name(found.number)], ast.Attribute(counted, "end", ast.Load()))
+        loop = placed(ast.For(stored_name(found.number), counted, node.body, [end, *node.orelse]), node)
         changed = self.visit_For(loop)
         if changed is loop:
             return self.generic_visit(node)
-        return [_placed(ast.Assign([_stored_name(_COUNTED)], values), node), *changed]
+        return [placed(ast.Assign([stored_name(_COUNTED)], values), node), *changed]
 
     def _repeating(self, node: ast.While) -> Any:
         """A loop that data may end."""
@@ -208,11 +216,11 @@ class _Rewriting(ast.NodeTransformer):
             return self.generic_visit(node)
         self.has_calls = True
         node.body = without_continue(node.body)
-        step = ast.FunctionDef(_STEP, _parameters(*kept), self._step(node, kept), [])
-        test = ast.Lambda(_parameters(*kept), self._test(node.test))
-        call = self._node("repeat", [test, ast.Name(_STEP, ast.Load())], kept)
+        step = ast.FunctionDef(_STEP, parameters(*kept), self._step(node, kept), [])
+        test = ast.Lambda(parameters(*kept), self._test(node.test))
+        values = self._node("repeat", [test, ast.Name(_STEP, ast.Load())], kept)
         following = self._block(node.orelse)
-        return [_placed(each, node) for each in (step, _assigning(kept, call))] + following
+        return [placed(each, node) for each in (step, assigning(kept, values))] + following
 
     def _step(self, node: ast.For | ast.While, kept: list[str]) -> list[ast.stmt]:
         """The body of the function of a step, which returns the variables."""
@@ -228,15 +236,15 @@ class _Rewriting(ast.NodeTransformer):
         self._functions += 1
         body = self._block(statements)
         self._functions -= 1
-        held = ast.Assign([_stored_name(_HELD)], _call("held", _lazily(kept)))
-        return [held, *body, _returning(kept)]
+        held = ast.Assign([stored_name(_HELD)], call("held", lazily(kept)))
+        return [held, *body, returning(kept)]
 
     def _node(
         self, name: str, given: list[ast.expr], kept: list[str], keywords: Iterable[ast.keyword] = ()
     ) -> ast.Call:
         """The call of what may become a node that changes the variables."""
         held = [ast.keyword("held", ast.Name(_HELD, ast.Load()))] if self._functions else []
-        return _call(name, [*given, *_lazily(kept)], [*keywords, *held])
+        return call(name, [*given, *lazily(kept)], [*keywords, *held])
 
     def visit_If(self, node: ast.If) -> Any:
         blocks = (node.body, node.orelse)
@@ -245,19 +253,19 @@ class _Rewriting(ast.NodeTransformer):
             return self.generic_visit(node)
         self.has_calls = True
         ways = [
-            ast.FunctionDef(name, _parameters(*kept), self._body(block, kept), [])
+            ast.FunctionDef(name, parameters(*kept), self._body(block, kept), [])
             for name, block in zip(_WAYS, blocks, strict=True)
         ]
         functions = [ast.Name(name, ast.Load()) for name in _WAYS]
-        call = self._node("branch", [self._test(node.test), *functions], kept)
-        return [_placed(each, node) for each in (*ways, _assigning(kept, call))]
+        values = self._node("branch", [self._test(node.test), *functions], kept)
+        return [placed(each, node) for each in (*ways, assigning(kept, values))]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         if not self._rewrites_branches or _names_a_value(node) or needs_its_frame([node.body, node.orelse]):
             return self.generic_visit(node)
         self.has_calls = True
-        ways = [ast.Lambda(_parameters(), self.visit(way)) for way in (node.body, node.orelse)]
-        return _placed(_call("chosen", [self._test(node.test), *ways]), node)
+        ways = [ast.Lambda(parameters(), self.visit(way)) for way in (node.body, node.orelse)]
+        return placed(call("chosen", [self._test(node.test), *ways]), node)
 
     @property
     def _rewrites_branches(self) -> bool:
@@ -270,21 +278,21 @@ class _Rewriting(ast.NodeTransformer):
             of_sizes = ast.Constant(all(map(_is_of_sizes, node.values)))
             made = self._test(node.values[-1])
             for each in reversed(node.values[:-1]):
-                made = _placed(_call(name, [self._test(each), ast.Lambda(_parameters(), made), of_sizes]), node)
+                made = placed(call(name, [self._test(each), ast.Lambda(parameters(), made), of_sizes]), node)
             return made
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return _placed(_call("negated", [self._test(node.operand)]), node)
+            return placed(call("negated", [self._test(node.operand)]), node)
         parts = _parts_of(node)
         if len(parts) > 1:
             is_in = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In)
-            return self._test(_placed(ast.BoolOp(ast.Or() if is_in else ast.And(), parts), node))
+            return self._test(placed(ast.BoolOp(ast.Or() if is_in else ast.And(), parts), node))
         match node:
             case ast.Compare(left, [_, _], [middle, _]) if is_plain(left):
                 named = copy.deepcopy(node)
                 named.comparators[0] = ast.Name(_MIDDLE, ast.Load())
                 parts = _compared(named)
-                test = ast.Lambda(_parameters(_MIDDLE), self._test(_placed(ast.BoolOp(ast.And(), parts), node)))
-                return _placed(ast.Call(test, [self.visit(middle)], []), node)
+                test = ast.Lambda(parameters(_MIDDLE), self._test(placed(ast.BoolOp(ast.And(), parts), node)))
+                return placed(ast.Call(test, [self.visit(middle)], []), node)
         changed: ast.expr = self.visit(node)
         return changed
 
@@ -307,22 +315,22 @@ class _Rewriting(ast.NodeTransformer):
 
         def of_item(expression: ast.expr) -> ast.Lambda:
             only = ast.Subscript(ast.ListComp(expression, [one]), ast.Constant(0), ast.Load())
-            return ast.Lambda(_parameters(_ITEM), only)
+            return ast.Lambda(parameters(_ITEM), only)
 
         self._loops += 1
         functions = [of_item(self.visit(node.elt))]
         if first.ifs:
-            test = first.ifs[0] if len(first.ifs) == 1 else _placed(ast.BoolOp(ast.And(), first.ifs), node)
+            test = first.ifs[0] if len(first.ifs) == 1 else placed(ast.BoolOp(ast.And(), first.ifs), node)
             functions.append(of_item(self._test(test)))
         self._loops -= 1
-        return _placed(_call("listed", [self._items(first.iter), *functions]), node)
+        return placed(call("listed", [self._items(first.iter), *functions]), node)
 
     def visit_List(self, node: ast.List) -> ast.AST:
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or not any(isinstance(each, ast.Starred) for each in node.elts):
             return node
         parts = [each.value if isinstance(each, ast.Starred) else ast.List([each], ast.Load()) for each in node.elts]
-        return _placed(_call("joined", parts), node)
+        return placed(call("joined", parts), node)
 
     def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> ast.AST:
         if not self._rewrites_branches or not self._is_bool(node):
@@ -348,7 +356,7 @@ class _Rewriting(ast.NodeTransformer):
                 count, ast.Mult(), ast.List([_, *_]) as items
             ):
                 self.has_calls = True
-                return _placed(_call("repeated", [items, count]), node)
+                return placed(call("repeated", [items, count]), node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -357,16 +365,16 @@ class _Rewriting(ast.NodeTransformer):
         self.generic_visit(node)
         if self._rewrites_branches and self._called(node, _BOOL):
             self.has_calls = True
-            return _placed(_call("truth", node.args), node)
+            return placed(call("truth", node.args), node)
         if self._called(node, _RANGE):
             self.has_calls = True
-            return _placed(_call("range", node.args, node.keywords), node)
+            return placed(call("range", node.args, node.keywords), node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             owner, method = node.func.value, ast.Constant(node.func.attr)
             self.has_calls |= node.func.attr == "tolist"
-            return _placed(_call("parts", [owner, method, *node.args], node.keywords), node)
+            return placed(call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
-            return _placed(_call("called", [node.func, *node.args], node.keywords), node)
+            return placed(call("called", [node.func, *node.args], node.keywords), node)
         return node
 
     def _called(self, node: ast.AST, names: frozenset[str]) -> str:
@@ -378,14 +386,14 @@ class _Rewriting(ast.NodeTransformer):
         """``list(…)``, ``tuple(…)`` or ``sum(…)``."""
         items = node.args[0]
         if isinstance(items, ast.GeneratorExp):
-            node.args[0] = _placed(ast.ListComp(items.elt, items.generators), items)
+            node.args[0] = placed(ast.ListComp(items.elt, items.generators), items)
         elif isinstance(items, ast.Starred):
             return self.generic_visit(node)
         elif name == "list":
-            item = ast.comprehension(_stored_name(_ITEM), items, [], 0)
-            node.args[0] = _placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
+            item = ast.comprehension(stored_name(_ITEM), items, [], 0)
+            node.args[0] = placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
         self.generic_visit(node)
-        return node.args[0] if name == "list" else _placed(_call(name, node.args, node.keywords), node)
+        return node.args[0] if name == "list" else placed(call(name, node.args, node.keywords), node)
 
     def _items(self, node: ast.expr) -> ast.expr:
         """What a loop goes through, with iterators of which the number of items may be symbolic."""
@@ -394,7 +402,7 @@ class _Rewriting(ast.NodeTransformer):
             changed: ast.expr = self.visit(node)
             return changed
         given = [self.visit(each) if name == "range" else self._items(each) for each in node.args]
-        return _placed(_call(name, given, node.keywords), node)
+        return placed(call(name, given, node.keywords), node)
 
     def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:
         """Whether the value that a variable has after a statement, or before one of ``blocks``, may be read."""
@@ -419,28 +427,7 @@ class _WithClassOfSuper(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if is_bare_super(node):
-            node.args = [_placed(ast.Name(name, ast.Load()), node) for name in ("__class__", self._first)]
-        return node
-
-
-class _OfBools(ast.NodeTransformer):
-    """Calls the runtime where a function, or one within, asks which of Python's bools a value *is*."""
-
-    has_calls = False
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]):
-                self.has_calls = True
-                test = _placed(_call("is_bool", [value, *node.comparators]), node)
-                return test if isinstance(op, ast.Is) else _placed(_call("negated", [test]), node)
-        return node
-
-    def visit_Match(self, node: ast.Match) -> ast.AST:
-        self.generic_visit(node)
-        self.has_calls = True
-        node.subject = _placed(_call("matched", [node.subject]), node.subject)
+            node.args = [placed(ast.Name(name, ast.Load()), node) for name in ("__class__", self._first)]
         return node
 
 
@@ -471,7 +458,7 @@ def _parts_of(node: ast.expr) -> list[ast.expr]:
         return [node]
     last = node.comparators[-1]
     if isinstance(node.ops[0], ast.In) and len(node.ops) == 1 and isinstance(last, (ast.Tuple, ast.List, ast.Set)):
-        return [_placed(ast.Compare(node.left, [ast.Eq()], [each]), node) for each in last.elts] or [node]
+        return [placed(ast.Compare(node.left, [ast.Eq()], [each]), node) for each in last.elts] or [node]
     return _compared(node)
 
 
@@ -479,43 +466,12 @@ def _compared(node: ast.Compare) -> list[ast.expr]:
     """The comparisons of ``a < b < c``."""
     operands = [node.left, *node.comparators]
     pairs = zip(operands, node.ops, operands[1:], strict=False)
-    return [_placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
+    return [placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
 
 
 def _last_name(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
-def _placed(node: Node, origin: ast.AST) -> Node:
-    return ast.fix_missing_locations(ast.copy_location(node, origin))
-
-
-def _call(name: str, args: list[Any], keywords: Iterable[ast.keyword] = ()) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Constant(_RUNTIME), name, ast.Load()), args, list(keywords))
-
-
-def _returning(names: list[str]) -> ast.Return:
-    return ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
-
-
-def _lazily(names: list[str]) -> list[ast.Lambda]:
-    """Functions that return the variables, which may have no value."""
-    return [ast.Lambda(_parameters(), ast.Name(name, ast.Load())) for name in names]
-
-
-def _assigning(names: list[str], value: ast.expr) -> ast.stmt:
-    if not names:
-        return ast.Expr(value)
-    return ast.Assign([ast.Tuple([_stored_name(name) for name in names], ast.Store())], value)
-
-
 def _names_a_value(node: ast.AST) -> bool:
     return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
-
-
-def _parameters(*names: str) -> ast.arguments:
-    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
-
-
-def _stored_name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Store())

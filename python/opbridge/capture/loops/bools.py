@@ -1,0 +1,28 @@
+"""``flag is True`` and ``match`` of a bool that data decide, which is none of Python's two."""
+
+from __future__ import annotations
+
+import ast
+
+from opbridge.capture.loops.nodes import call, placed
+
+
+class WithBools(ast.NodeTransformer):
+    """Calls the runtime where a function, or one within, asks which of Python's bools a value *is*."""
+
+    has_calls = False
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]):
+                self.has_calls = True
+                test = placed(call("is_bool", [value, *node.comparators]), node)
+                return test if isinstance(op, ast.Is) else placed(call("negated", [test]), node)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        self.generic_visit(node)
+        self.has_calls = True
+        node.subject = placed(call("matched", [node.subject]), node.subject)
+        return node
