@@ -339,6 +339,21 @@ def in_order(x: Any) -> Any:
     return x * values[0], x * values[2], x * values[3], y.sum(), any(y.mul_(2)[0, i] > 1.2 for i in range(3)), y
 
 
+def of_flags(x: Any) -> Any:
+    first, second = bool(x[0].sum() > 2), bool(x[1].sum() > 2)
+    every, one = True, False
+    for row in (x[0], x[1]):
+        every = every and (row.sum() > 1)
+        one = one or bool(row.sum() > 2)
+    logic = [first and not second, first or second, (first and second) or (not first and not second)]
+    return torch.tensor(logic), x * (2 if every else 3), one, x * (first is True and x.max() > 0.5)
+
+
+def of_tensors(x: Any) -> Any:
+    first, second = x[0].sum() > 2, x[1].sum() > 2
+    return first and second, first or second, x * (2 if first and second else 3)
+
+
 def _times(flag: bool, x: Any) -> Any:
     return x * 2 if flag is True else x * 3
 
@@ -371,6 +386,8 @@ def returned_and_asked_by_identity(x: Any) -> Any:
         written_in_place,
         compared_with_tensors,
         or_of_numbers,
+        of_flags,
+        of_tensors,
         in_order,
         asked_by_identity,
         returned_and_asked_by_identity,

@@ -188,6 +188,20 @@ class _Runtime:
             return logically("aten::__or__", [condition, _truth_of(second())])
         return self.chosen(condition, lambda: True, lambda: _truth_of(second()))
 
+    def first_false(self, first: Any, second: Callable[[], Any]) -> Any:
+        """``first and second()`` as a value"""
+        condition = _undecided(first)
+        if condition is None:
+            return second() if first else first
+        return self.chosen(condition, second, lambda: False if type(first) is Truth else first)
+
+    def first_true(self, first: Any, second: Callable[[], Any]) -> Any:
+        """``first or second()`` as a value"""
+        condition = _undecided(first)
+        if condition is None:
+            return first if first else second()
+        return self.chosen(condition, lambda: True if type(first) is Truth else first, second)
+
     def negated(self, value: Any) -> Any:
         """``not value``"""
         condition = _undecided(value)

@@ -332,11 +332,20 @@ class _Rewriting(ast.NodeTransformer):
         parts = [each.value if isinstance(each, ast.Starred) else ast.List([each], ast.Load()) for each in node.elts]
         return placed(call("joined", parts), node)
 
-    def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> ast.AST:
-        if not self._rewrites_branches or not self._is_bool(node):
+    def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> Any:
+        if not self._rewrites_branches:
+            return self.generic_visit(node)
+        if self._is_bool(node):
+            self.has_calls = True
+            return self._test(node)
+        if not isinstance(node, ast.BoolOp) or _names_a_value(node) or needs_its_frame(node.values):
             return self.generic_visit(node)
         self.has_calls = True
-        return self._test(node)
+        name = "first_false" if isinstance(node.op, ast.And) else "first_true"
+        *others, made = map(self.visit, node.values)
+        for each in reversed(others):
+            made = placed(call(name, [each, ast.Lambda(parameters(), made)]), node)
+        return made
 
     visit_UnaryOp = visit_BoolOp
 
@@ -346,6 +355,8 @@ class _Rewriting(ast.NodeTransformer):
             case ast.BoolOp():
                 return all(map(self._is_bool, node.values))
             case ast.UnaryOp(ast.Not()) | ast.Compare():
+                return True
+            case ast.Call(ast.Attribute(ast.Constant(name), "is_bool" | "negated")) if name == RUNTIME_NAME:
                 return True
         return bool(self._called(node, _BOOL))
 
