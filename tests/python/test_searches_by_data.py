@@ -409,3 +409,28 @@ def test_a_function_within_that_asks_by_identity(tmp_path: pathlib.Path) -> None
 
     with pytest.raises(opbridge.UnsupportedError, match="branches on a tensor"):
         opbridge.export(run, (torch.rand(2, 4),), tmp_path / "model.onnx")
+
+
+def sizes_asked_by_identity(x: Any) -> Any:
+    always, never = True, False
+    few, none = always and x.shape[0] < 4, never or x.shape[0] < 2
+    if x.sum() > 2:
+        x = x + 1
+    match x.shape[0] < 6:
+        case True:
+            x = x - 3
+        case False:
+            x = x + 3
+    return x * 2 if few is True else x * 3, x + 1 if none is not False else x, _times(few, x)
+
+
+def sizes_and_data(x: Any) -> Any:
+    few = x.sum() > 1 and x.shape[0] < 4
+    many = x.shape[0] >= 4 or x.sum() > 1
+    small = any(size < 3 for size in x.shape)
+    return x * 2 if few else x * 3, x * many, x * 2 if small is True else x
+
+
+@pytest.mark.parametrize("run", [sizes_asked_by_identity, sizes_and_data], ids=lambda run: run.__name__)
+def test_sizes_beside_data(run: Any, tmp_path: pathlib.Path) -> None:
+    agrees(run, tmp_path, ROWS)

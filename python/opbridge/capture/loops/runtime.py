@@ -192,14 +192,14 @@ class _Runtime:
         """``first and second()`` as a value"""
         condition = _undecided(first)
         if condition is None:
-            return second() if first else first
+            return second() if first else _bool_of(first)
         return self.chosen(condition, second, lambda: False if type(first) is Truth else first)
 
     def first_true(self, first: Any, second: Callable[[], Any]) -> Any:
         """``first or second()`` as a value"""
         condition = _undecided(first)
         if condition is None:
-            return first if first else second()
+            return _bool_of(first) if first else second()
         return self.chosen(condition, lambda: True if type(first) is Truth else first, second)
 
     def negated(self, value: Any) -> Any:
@@ -221,7 +221,7 @@ class _Runtime:
     def is_bool(self, value: Any, constant: bool) -> Any:
         """``value is True`` or ``value is False``"""
         if type(value) is not Truth:
-            return value is constant
+            return _bool_of(value) is constant
         return value if constant else self.negated(value)
 
     def parts(self, owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -287,6 +287,11 @@ def _truth_of(value: Any) -> Any:
         return Truth(torch.scalar_tensor(value, dtype=torch.bool))
     truth = _undecided(value)
     return bool(value) if truth is None else truth
+
+
+def _bool_of(value: Any) -> Any:
+    """``value``; the bool that a symbol of one stands for"""
+    return bool(value) if type(value) is torch.SymBool else value
 
 
 def _shared(values: Any, held: Held) -> set[int]:
