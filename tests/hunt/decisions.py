@@ -13,6 +13,8 @@ _TESTS = (
     "bool(({any} < {c}).any())",
     "{x}.sum().item() < {c}",
     "{x}.size(0) > 2 and {x}.sum() > {c}",
+    "any(part.sum() > {c} for part in ({x}, {any}))",
+    "{x}.sum() > {c} or all(part.min() > {c2} for part in ({x}, {any}) if part.numel() > 1)",
 )
 _BRANCHES = (  # TEST stands for a test
     "if TEST:\n    {new} = {x} * 2\nelse:\n    {new} = {x} - 1",
@@ -58,9 +60,28 @@ _LOOPS = (
     "        h, first = row * 2, False\n"
     "{new} = h if first else -h",
 )
+_BOOLS = (  # TEST stands for a test
+    "flag = bool(TEST)\n{new} = {x} * flag + ({x} if flag is True else {any}.sum())",
+    "flag = {x}.sum() > {c} and not (TEST)\n{new} = {x} + (flag or {any}.max() > {c2})",
+    "k = next((i for i, part in enumerate(({x}, {any})) if part.max() > {c}), 2)\n{new} = {x} * k\nif TEST:\n"
+    "    {new} = {new} + 1",
+    "k = 0\nfor part in ({x}, {any}):\n    k += bool(part.sum() > {c})\nmatch k, bool(TEST):\n    case 0, _:\n"
+    "        {new} = {x} * 1\n    case 1, True:\n        {new} = {x} + 2\n    case _:\n        {new} = {x} - k",
+    "{new} = {x}.clone()\nsame = {new}\n{new} += TEST\n{new} = same * 2",
+)
+_SEARCHES = (
+    "{new} = {f2} * any(row.sum() > {c} for row in {f2})",
+    "{new} = next((row * 2 for row in {f2} if row.sum() > {c}), {f2}[0])",
+    "h = {f2}[0] * 0\nfor row in {f2}:\n    h = h + row if all(each > {c} for each in row[:2]) else h - 1\n{new} = h",
+    "h, done = {f2}[0] * 0, False\nfor row in {f2}:\n    done = done or row.max() > {c}\n    if done:\n"
+    "        h = h + row\n{new} = h",
+    "{new} = {x}.float()\nk = 0\nwhile any(part.sum() > {c} for part in ({new}, {new} * 2)) and k < 4:\n"
+    "    {new}, k = {new} / 2 - 1, k + 1",
+)
 
 DECISIONS = (
-    *(branch.replace("TEST", test) for branch, test in itertools.product(_BRANCHES, _TESTS)),
+    *(branch.replace("TEST", test) for branch, test in itertools.product((*_BRANCHES, *_BOOLS), _TESTS)),
     *_FOUND,
     *_LOOPS,
+    *_SEARCHES,
 )

@@ -65,12 +65,8 @@ class _Subject:
                 return [], [] if name is None else [assignment(name, self._value())]
             case ast.MatchOr(patterns):
                 ways = [self.matched(each) for each in patterns]
-                known = [way for way in ways if way is not None and not way[1] and way[0]]
-                return (
-                    ([ast.BoolOp(ast.Or(), [_all(tests) for tests, _ in known])], [])
-                    if len(known) == len(ways)
-                    else None
-                )
+                tests = [_all(way[0]) for way in ways if way is not None and way[0] and not way[1]]
+                return ([ast.BoolOp(ast.Or(), tests)], []) if len(tests) == len(ways) else None
             case ast.MatchSequence(patterns) if isinstance(self._names, list) and len(patterns) == len(self._names):
                 parts = [_Subject(name).matched(each) for name, each in zip(self._names, patterns, strict=True)]
                 known = [part for part in parts if part is not None]

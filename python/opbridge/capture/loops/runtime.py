@@ -192,14 +192,16 @@ class _Runtime:
         """``first and second()`` as a value"""
         condition = _undecided(first)
         if condition is None:
-            return second() if first else _bool_of(first)
+            first = _bool_of(first)  # whose truth is asked only once
+            return second() if first else first
         return self.chosen(condition, second, lambda: False if type(first) is Truth else first)
 
     def first_true(self, first: Any, second: Callable[[], Any]) -> Any:
         """``first or second()`` as a value"""
         condition = _undecided(first)
         if condition is None:
-            return _bool_of(first) if first else second()
+            first = _bool_of(first)
+            return first if first else second()
         return self.chosen(condition, lambda: True if type(first) is Truth else first, second)
 
     def negated(self, value: Any) -> Any:
