@@ -46,7 +46,7 @@ from opbridge.capture.loops.uses import (
     touched_in,
     walk,
 )
-from opbridge.capture.symbolic_sizes.syntax import definition_of, does_same, note_source, source_of
+from opbridge.capture.symbolic_sizes.syntax import definition_of, note_source, source_of
 
 _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
@@ -67,7 +67,7 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     it has none that can be one."""
     original = function.__code__
     found = definition_of(original)
-    if found is None or any(map(_is_private, ast.walk(found))) or not _is_defined_by(found, original):
+    if found is None or any(map(_is_private, ast.walk(found))) or not source_of(original).defines(original):
         return None
     if any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(found.body)):
         return None
@@ -95,12 +95,6 @@ def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.Code
     for name in ("around", function.name):
         code = next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
     return code
-
-
-def _is_defined_by(found: ast.FunctionDef, original: types.CodeType) -> bool:
-    """Whether the definition is that of the function. It may have been compiled with the whole file or alone: a call of
-    what the file imports has other instructions."""
-    return source_of(original).defines(original) or does_same(_compiled(copy.deepcopy(found), original), original)
 
 
 def _is_private(node: ast.AST) -> bool:

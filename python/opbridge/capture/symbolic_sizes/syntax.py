@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import linecache
 import time
@@ -30,7 +31,8 @@ class Source:
             self.tree = ast.Module([], [])
 
     def defines(self, code: CodeType) -> bool:
-        """Whether a function of the text has this code."""
+        """Whether a function of the text has this code. It may have been compiled with the whole text or with its
+        statement alone, as in a notebook: a call of what the text imports has other instructions."""
         return any(does_same(each, code) for each in self._codes)
 
     @functools.cached_property
@@ -42,7 +44,12 @@ class Source:
 
     @functools.cached_property
     def _codes(self) -> list[CodeType]:
-        return [*codes_in(compile(self.tree, self._filename, "exec", dont_inherit=True))]
+        alone = [ast.Module([each], []) for each in self.tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
+        codes: list[CodeType] = []
+        for each in (self.tree, *alone):
+            with contextlib.suppress(SyntaxError):  # of ``await`` outside of functions, which a notebook allows
+                codes += codes_in(compile(each, self._filename, "exec", dont_inherit=True))
+        return codes
 
 
 _sources: dict[tuple[str, CodeType], Source] = {}
