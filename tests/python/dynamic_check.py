@@ -30,4 +30,17 @@ def agrees(
     return onnx.load(path)
 
 
+def agrees_on(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], folder: pathlib.Path, dynamic: Any
+) -> onnx.ModelProto:
+    """Exports with the first of the inputs, and compares on all that the model takes."""
+    path = folder / "model.onnx"
+    example = inputs[0]
+    opbridge.export(function, (example,), path, dynamic_shapes=dynamic)
+    for x in inputs:
+        if dynamic is not None or x.shape == example.shape:
+            assert opbridge.verify(path, function, (x,)).ok
+    return onnx.load(path)
+
+
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
+from dynamic_check import agrees_on
 from torch import nn
 
 import opbridge
@@ -26,13 +27,7 @@ def inputs() -> list[torch.Tensor]:
 
 
 def agrees(function: Callable[..., Any], folder: pathlib.Path, dynamic: Any = ROWS) -> onnx.ModelProto:
-    path = folder / "model.onnx"
-    example, *others = inputs()
-    opbridge.export(function, (example,), path, dynamic_shapes=dynamic)
-    for x in (example, *others):
-        if dynamic is not None or x.shape == example.shape:
-            assert opbridge.verify(path, function, (x,)).ok
-    return onnx.load(path)
+    return agrees_on(function, inputs(), folder, dynamic)
 
 
 def returns_early(x: Any) -> Any:

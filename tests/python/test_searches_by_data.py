@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from dynamic_check import agrees_on
 
 import opbridge
 
@@ -22,12 +23,7 @@ def inputs() -> list[torch.Tensor]:
 
 
 def agrees(function: Callable[..., Any], folder: pathlib.Path, dynamic: Any = None) -> None:
-    path = folder / "model.onnx"
-    example, *others = inputs()
-    opbridge.export(function, (example,), path, dynamic_shapes=dynamic)
-    for x in (example, *others):
-        if dynamic is not None or x.shape == example.shape:
-            assert opbridge.verify(path, function, (x,)).ok
+    agrees_on(function, inputs(), folder, dynamic)
 
 
 def any_of_two(x: Any) -> Any:

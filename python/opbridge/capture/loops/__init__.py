@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, MappingProxyType
@@ -114,6 +115,7 @@ def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     replaced: dict[FunctionType, CodeType] = {}
     branching: set[FunctionType] = set()
     tried: set[tuple[CodeType, bool]] = set()
+    comparing_bools = functools.cache(lambda: _comparing_bools(model))
 
     def untried(functions: set[FunctionType], branching: set[FunctionType]) -> set[FunctionType]:
         # A function that the model defines in its run is another one in each run.
@@ -132,7 +134,7 @@ def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
         except (UnsupportedError, NodeFound):
             branching |= _functions_with(noted.branching, replaced)
             if branching:
-                branching |= _comparing_bools(model)
+                branching |= comparing_bools()
             again = untried(_functions_with(noted.fixing, replaced) | branching, branching)
             tried |= {(each.__code__, each in branching) for each in again}
             new = _with_calls(again, branching)

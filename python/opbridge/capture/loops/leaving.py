@@ -8,7 +8,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from opbridge.capture.loops.uses import SCOPES, own, walk
+from opbridge.capture.loops.nodes import assignment, placed
+from opbridge.capture.loops.uses import OfOneFunction, own, walk
 
 RETURNED = "opbridge_returned"
 _NEXT = "opbridge_next_"
@@ -53,7 +54,7 @@ def stop_of(loop: ast.For) -> str | None:
     return None
 
 
-class _Loops(ast.NodeTransformer):
+class _Loops(OfOneFunction):
     """Replaces ``break`` and ``return`` in loops. After it, no step does anything:
 
     stopped = False
@@ -71,9 +72,6 @@ class _Loops(ast.NodeTransformer):
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         module: ast.Module = self.visit(ast.Module(copy.deepcopy(statements), []))
         return module.body
-
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, SCOPES) else super().visit(node)
 
     def visit_For(self, node: ast.For) -> Any:
         return self._left(node)
@@ -169,11 +167,11 @@ def _as_assignment(statement: ast.stmt) -> list[ast.stmt] | None:
     if not isinstance(statement, ast.Return):
         return None
     value = statement.value or ast.Constant(None)
-    return [ast.copy_location(ast.Assign([ast.Name(RETURNED, ast.Store())], value), statement)]
+    return [placed(assignment(RETURNED, value), statement)]
 
 
 def _assigned(name: str, value: bool, origin: ast.stmt) -> ast.stmt:
-    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), origin)
+    return placed(assignment(name, ast.Constant(value)), origin)
 
 
 def _if(test: ast.expr, body: list[ast.stmt], origin: ast.stmt) -> ast.If:

@@ -8,7 +8,7 @@ import itertools
 from typing import Any
 
 from opbridge.capture.loops.nodes import assignment, placed
-from opbridge.capture.loops.uses import SCOPES
+from opbridge.capture.loops.uses import OfOneFunction
 
 _SUBJECT = "opbridge_subject_"
 
@@ -19,12 +19,9 @@ def with_branches(statements: list[ast.stmt]) -> list[ast.stmt]:
     return module.body
 
 
-class _Matches(ast.NodeTransformer):
+class _Matches(OfOneFunction):
     def __init__(self) -> None:
         self._numbers = itertools.count()
-
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, SCOPES) else super().visit(node)
 
     def visit_Match(self, node: ast.Match) -> Any:
         self.generic_visit(node)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from opbridge.capture.loops.uses import SCOPES
+from opbridge.capture.loops.nodes import test_in_body
+from opbridge.capture.loops.uses import OfOneFunction
 
 # The part of an expression that Python evaluates first.
 _FIRST = {
@@ -24,10 +25,7 @@ def with_assignments(statements: list[ast.stmt]) -> list[ast.stmt]:
     return module.body
 
 
-class _Tests(ast.NodeTransformer):
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, SCOPES) else super().visit(node)
-
+class _Tests(OfOneFunction):
     def visit_If(self, node: ast.If) -> Any:
         self.generic_visit(node)
         found = _taken_out(node)
@@ -37,8 +35,7 @@ class _Tests(ast.NodeTransformer):
         self.generic_visit(node)
         if node.orelse or (found := _taken_out(node)) is None:
             return node
-        ends = ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], []), node)
-        node.test, node.body = ast.Constant(True), [found, ends, *node.body]
+        test_in_body(node, [found])
         return node
 
 

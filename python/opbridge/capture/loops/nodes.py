@@ -44,3 +44,9 @@ def stored_name(name: str) -> ast.Name:
 
 def assignment(name: str, value: ast.expr) -> ast.Assign:
     return ast.Assign([stored_name(name)], value)
+
+
+def test_in_body(loop: ast.While, before: list[ast.stmt]) -> None:
+    """Moves the test of the loop into its body, after statements that the test needs."""
+    ends = placed(ast.If(ast.UnaryOp(ast.Not(), loop.test), [ast.Break()], []), loop)
+    loop.test, loop.body = ast.Constant(True), [*before, ends, *loop.body]

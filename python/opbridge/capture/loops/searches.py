@@ -17,8 +17,8 @@ import itertools
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from opbridge.capture.loops.nodes import assignment, placed
-from opbridge.capture.loops.uses import PLAIN, SCOPES, is_plain, needs_its_frame, stored_in
+from opbridge.capture.loops.nodes import assignment, placed, test_in_body
+from opbridge.capture.loops.uses import PLAIN, OfOneFunction, is_plain, needs_its_frame, stored_in
 from opbridge.capture.symbolic_sizes.syntax import always_raises
 
 SEARCHES = frozenset({"any", "all", "next"})
@@ -90,13 +90,10 @@ def with_searches(statements: list[ast.stmt], builtins: Collection[str]) -> list
     return module.body
 
 
-class _Searches(ast.NodeTransformer):
+class _Searches(OfOneFunction):
     def __init__(self, builtins: Collection[str]) -> None:
         self._builtins = builtins
         self._numbers = itertools.count()
-
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, SCOPES) else super().visit(node)
 
     def visit_If(self, node: ast.If) -> Any:
         self.generic_visit(node)
@@ -109,8 +106,7 @@ class _Searches(ast.NodeTransformer):
             return node
         *before, _ = self._searched(node, "test")
         if before:
-            ends = ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], []), node)
-            node.test, node.body = ast.Constant(True), [*before, ends, *node.body]
+            test_in_body(node, before)
         return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:

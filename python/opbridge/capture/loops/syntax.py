@@ -33,6 +33,7 @@ from opbridge.capture.loops.searches import SEARCHES, with_searches
 from opbridge.capture.loops.uses import (
     PLAIN,
     SCOPES,
+    OfOneFunction,
     can_be_function,
     can_be_way,
     first_use,
@@ -420,14 +421,11 @@ class _Rewriting(ast.NodeTransformer):
         return False
 
 
-class _WithClassOfSuper(ast.NodeTransformer):
+class _WithClassOfSuper(OfOneFunction):
     """Replaces ``super()`` by ``super(__class__, self)``, which functions in the function may call too."""
 
     def __init__(self, first: str) -> None:
         self._first = first
-
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, SCOPES) else super().visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -30,6 +30,13 @@ def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from walk(ast.iter_child_nodes(node))
 
 
+class OfOneFunction(ast.NodeTransformer):
+    """Leaves the functions and classes within as they are."""
+
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, SCOPES) else super().visit(node)
+
+
 def scopes_in(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     return (node for node in walk(nodes) if isinstance(node, SCOPES))
 
