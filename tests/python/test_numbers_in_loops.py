@@ -221,14 +221,10 @@ def kept_in_the_model(self: Any, x: torch.Tensor) -> Any:
     return x * self.last
 
 
-def of_several_lengths(self: Any, x: torch.Tensor) -> Any:
-    return torch.cat([x[i, :end] for i, end in enumerate(lengths(x))])
-
-
 @CAPTURES
 @pytest.mark.parametrize(
     "run",
-    [view_that_is_written, views_written_later, kept_in_the_model, of_several_lengths],
+    [view_that_is_written, views_written_later, kept_in_the_model],
     ids=lambda run: run.__name__,
 )
 def test_refuses_other_uses(run: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:

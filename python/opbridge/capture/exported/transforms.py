@@ -14,6 +14,7 @@ from typing import Any
 from opbridge.capture.failures import T
 from opbridge.capture.loops import NodeFound, Noted, has_loops, note_loops
 from opbridge.capture.patching import patch
+from opbridge.capture.symbolic_sizes.asking import refuses_parts_of_example
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
 from opbridge.torch_compat.messages import is_branch_on_data
@@ -68,9 +69,12 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
                 says_the_same = other.__cause__ is not None and is_branch_on_data(other.__cause__)
                 raise (refusal if has_vmap or says_the_same else other) from None
 
+    token = refuses_parts_of_example.set(True)
     try:
         return attempt(has_loops)
     except NodeFound:
         with contextlib.suppress(UnsupportedError):
             return trace_once()
-    return attempt(lambda _: False)
+        return attempt(lambda _: False)
+    finally:
+        refuses_parts_of_example.reset(token)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, AsRows, as_rows, item_like
+from opbridge.capture.loops.rows import READABLE, AsRows, item_like, list_as_tensor
 from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, record_branch, symbols_before
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
@@ -32,7 +32,7 @@ def record_choice(
             choice.note_write(write, dict(enumerate(choice.leaves)))
             continue
         except Resizes as found:
-            lists = as_rows(found, choice, shared, known)
+            lists = list_as_tensor(found, choice, shared, known)
         except NotRecorded as error:
             readable = (i for i, value in enumerate(values) if isinstance(value, READABLE) and i not in shared)
             index = next(readable, None)
@@ -40,7 +40,7 @@ def record_choice(
                 raise
             lists = AsRows(index, item_like(values[index]), known)  # which a way may read
         ways = [lists.step(way) for way in ways]
-        return lists.lists(record_choice(recorder, condition, ways, lists.rows(values), shared))
+        return lists.lists(record_choice(recorder, condition, ways, lists.tensors(values), shared))
 
 
 class _Choice(Variables):

@@ -60,9 +60,18 @@ def tests_of_counting(tree: ast.Module) -> frozenset[int]:
 
 @functools.lru_cache(maxsize=64)
 def lines_that_count_steps(tree: ast.Module) -> frozenset[int]:
-    """The lines on which the loops in a file ask how many steps they have."""
-    loops = (each for each in ast.walk(tree) if isinstance(each, (ast.For, ast.comprehension)))
-    return tests_of_counting(tree).union(line for loop in loops for line in lines_of(loop.iter))
+    """The lines on which the loops in a file ask how many steps they have, and a tensor how many parts."""
+    asking = (part for each in ast.walk(tree) if (part := _asks_for_steps(each)))
+    return tests_of_counting(tree).union(line for each in asking for line in lines_of(each))
+
+
+def _asks_for_steps(node: ast.AST) -> ast.expr | None:
+    match node:
+        case ast.For(_, items) | ast.comprehension(_, items):
+            return items
+        case ast.Call(ast.Attribute(_, "split" | "chunk")):
+            return node
+    return None
 
 
 def _increment(statement: ast.stmt) -> tuple[str, ast.expr] | None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
+from opbridge.capture.loops.parts import Split
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
@@ -24,10 +25,11 @@ class Items:
 
     count: torch.SymInt
     get: Callable[[Any], Any]
+    all: Callable[[], Iterator[Any]] | None = None  # fixes their number
 
     def __iter__(self) -> Iterator[Any]:
         """Fixes the number of items."""
-        return (self.get(i) for i in range(int(self.count)))
+        return (self.get(i) for i in range(int(self.count))) if self.all is None else self.all()
 
 
 def items_of(iterable: Any) -> Any:
@@ -38,7 +40,9 @@ def items_of(iterable: Any) -> Any:
         iterable = iterable.rows
     elif isinstance(iterable, UnreadList):
         count = fixed(iterable.length)
-        return list(map(iterable.get, range(count))) if type(count) is int else Items(count, iterable.get)
+        if type(count) is int:
+            return list(map(iterable.get, range(count)))
+        return Items(count, iterable.get, iterable.__iter__ if isinstance(iterable, Split) else None)
     if (
         isinstance(iterable, torch.Tensor)
         and iterable.dim()
@@ -156,15 +160,22 @@ def _unbound(tensor: torch.Tensor, dim: int = 0) -> UnreadList | None:
 
 
 def _split(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> UnreadList | None:
-    if type(split_size) is not int or split_size != 1 or not _is_symbolic(tensor, dim):
+    if type(split_size) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
         return None
-    return ListOfRows([Rows(tensor.movedim(dim, 0).unsqueeze(dim + 1 if dim >= 0 else dim))])
+    if type(split_size) is int and split_size == 1:
+        return ListOfRows([Rows(tensor.movedim(dim, 0).unsqueeze(dim + 1 if dim >= 0 else dim))])
+    parts = Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim))
+    return parts if type(fixed(parts.length)) is torch.SymInt else None
 
 
 def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | None:
+    if type(chunks) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
+        return None
     size: Any = tensor.shape[dim]
-    is_size = torch.SymInt is type(chunks) is type(size) and chunks.node.expr == size.node.expr
-    return _split(tensor, 1, dim) if is_size else None
+    if type(chunks) is torch.SymInt and chunks.node.expr == size.node.expr:
+        return _split(tensor, 1, dim)
+    parts = Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim))
+    return parts if type(fixed(parts.length)) is torch.SymInt else None
 
 
 def _read(tensor: torch.Tensor) -> UnreadList | None:

@@ -66,6 +66,19 @@ class UnreadList(list[Any]):
         """The "min" or the "max" of the items, which are numbers."""
         return self.same
 
+    @property
+    def rank(self) -> int:
+        """The number of axes of each item, which is a tensor."""
+        self.refuse()
+
+    def stacked(self) -> torch.Tensor:
+        """All items along a new first axis, in memory of their own."""
+        self.refuse()
+
+    def concatenated(self, dim: int) -> torch.Tensor:
+        """All items along an axis, in memory of their own."""
+        self.refuse()
+
     def refuse(self) -> NoReturn:
         _refuse()
 
@@ -110,8 +123,12 @@ class ListOfRows(UnreadList):
         note_copies.get()([made, *(piece.tensor if isinstance(piece, Rows) else piece for piece in self.pieces)])
         return made
 
+    @property
+    def rank(self) -> int:
+        first = self.pieces[0]
+        return first.tensor.dim() - 1 if isinstance(first, Rows) else first.dim()
+
     def stacked(self) -> torch.Tensor:
-        """All items along a new first axis, in memory of their own."""
         return torch.cat([piece.tensor if isinstance(piece, Rows) else piece.unsqueeze(0) for piece in self.pieces])
 
     def concatenated(self, dim: int) -> torch.Tensor:
@@ -386,13 +403,23 @@ def _reversed(piece: torch.Tensor | Rows) -> torch.Tensor | Rows:
     return Rows(turned)
 
 
-def _stack(tensors: ListOfRows, dim: int = 0) -> torch.Tensor:
+def _stack(tensors: UnreadList, dim: int = 0) -> torch.Tensor:
     stacked = tensors.stacked()
     return stacked if dim == 0 else stacked.movedim(0, dim).contiguous()
 
 
-def _cat(tensors: ListOfRows, dim: int = 0, axis: int | None = None) -> torch.Tensor:
+def _cat(tensors: UnreadList, dim: int = 0, axis: int | None = None) -> torch.Tensor:
     return tensors.concatenated(dim if axis is None else axis)
+
+
+def _in_columns(tensors: UnreadList) -> torch.Tensor:
+    return tensors.concatenated(min(tensors.rank, 2) - 1) if tensors.rank else tensors.stacked()
+
+
+def _in_rows(tensors: UnreadList) -> torch.Tensor:
+    if tensors.rank > 1:
+        return tensors.concatenated(0)
+    return tensors.stacked() if tensors.rank else tensors.stacked().unsqueeze(1)
 
 
 def _padded(sequences: ListOfRows, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
@@ -414,15 +441,17 @@ def summed(items: Any, start: Any = 0) -> Any:
 def _joining(function: Callable[..., Any], join: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         tensors = args[0] if args else kwargs.get("tensors")
-        return (join if isinstance(tensors, ListOfRows) else function)(*args, **kwargs)
+        return (join if isinstance(tensors, UnreadList) else function)(*args, **kwargs)
 
     return call
 
 
-# The functions of torch that join tensors, with those to call instead, which take a ListOfRows too.
+# The functions of torch that join tensors, with those to call instead, which take an UnreadList too.
 JOINING: dict[Any, Any] = {
     torch.stack: _joining(torch.stack, _stack),
     **{function: _joining(function, _cat) for function in (torch.cat, torch.concat, torch.concatenate)},
+    torch.hstack: _joining(torch.hstack, _in_columns),
+    torch.vstack: _joining(torch.vstack, _in_rows),
 }
 
 

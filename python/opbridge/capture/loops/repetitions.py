@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, as_rows, item_like
+from opbridge.capture.loops.rows import READABLE, item_like, list_as_tensor
 from opbridge.capture.loops.variables import MUTABLE, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, symbols_before
 from opbridge.capture.torchscript.loops import NO_LIMIT, record_loop
@@ -40,9 +40,9 @@ def record_repetition(
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
         except Resizes as found:
-            lists = as_rows(found, repetition, shared, known)
+            lists = list_as_tensor(found, repetition, shared, known)
             test, step = lists.test(test), lists.step(step)
-            return lists.lists(record_repetition(recorder, condition, test, step, lists.rows(values), shared))
+            return lists.lists(record_repetition(recorder, condition, test, step, lists.tensors(values), shared))
 
 
 class _Repetition(Variables):

@@ -24,7 +24,7 @@ from opbridge.capture.loops.lists import (
     note_copies,
     values_of_numbers,
 )
-from opbridge.capture.loops.rows import READABLE, AsRows, as_rows, item_like
+from opbridge.capture.loops.rows import READABLE, AsTensor, item_like, list_as_tensor
 from opbridge.capture.loops.runtime import Step
 from opbridge.capture.loops.variables import (
     MUTABLE,
@@ -141,7 +141,7 @@ class Loop(Variables):
             except _Lengthens as found:
                 self.lengthened[found.index] = found.by
             except Resizes as found:
-                return self._with_rows(as_rows(found, self, self.shared, self.known))
+                return self._with_list(list_as_tensor(found, self, self.shared, self.known))
             except Varies as found:
                 if not self.may_vary:
                     raise
@@ -193,16 +193,16 @@ class Loop(Variables):
         loop.step = step
         return loop.recorded()[:-count]
 
-    def _with_rows(self, lists: AsRows) -> tuple[Any, ...]:
-        """Records the loop with the tensor of its items for a list whose length data decide."""
+    def _with_list(self, lists: AsTensor) -> tuple[Any, ...]:
+        """Records the loop with a tensor for a list."""
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
             return lists.step(functools.partial(self.step, item))(*given)
 
         loop = copy.copy(self)
-        Variables.__init__(loop, lists.rows(self.values), self.whole)
+        Variables.__init__(loop, lists.tensors(self.values), self.whole)
         loop.counting, loop.lengthened = set(), {}
-        loop.varying = {loop.variables.index(lists.index): {0}}
+        loop.varying = {loop.variables.index(lists.index): {lists.axis}}
         loop.step = step
         return lists.lists(loop.recorded())
 
@@ -375,14 +375,24 @@ class _Step:
             if by and i not in loop.lengthened and i not in loop.varying:
                 raise _Lengthens(i, by)
             check_alike(i, before.get(i, leaf), now, loop.varying.get(i, set()))
+        for i, items in self.appended.items():
+            for each in items:
+                self._check_appended(i, each)
         appended = list(itertools.chain(*self.appended.values()))
-        for each in appended:
-            if not isinstance(each, torch.Tensor) or not all(is_known(size, self._known) for size in each.shape):
-                raise NotRecorded
         if any(isinstance(loop.values[i], MUTABLE) for i in self.changed & loop.shared):
             raise NotRecorded
         others = [now for i, now in enumerate(after) if i not in loop.written]
         loop.check_writes(self._own, others + appended, [tensor for tensor, _ in self.body.operands])
+
+    def _check_appended(self, list_index: int, item: Any) -> None:
+        """Raises NotRecorded unless each step can append an item like this one to the list that is a leaf."""
+        if not isinstance(item, torch.Tensor):
+            raise NotRecorded
+        differing = [i for i, size in enumerate(item.shape) if not is_known(size, self._known)]
+        if len(differing) == 1 and not isinstance(self._loop.leaves[list_index], READABLE):
+            raise Resizes(self._growing[list_index], item, differing[0])
+        if differing:
+            raise NotRecorded
 
     def _lengthening(self, before: Any, now: Any) -> list[Any] | None:
         """How much longer a tensor is along each axis; None if it is not a tensor with the same axes that is."""

@@ -377,7 +377,7 @@ class _Rewriting(ast.NodeTransformer):
             return placed(call("range", node.args, node.keywords), node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             owner, method = node.func.value, ast.Constant(node.func.attr)
-            self.has_calls |= node.func.attr == "tolist"
+            self.has_calls |= node.func.attr != "unbind"
             return placed(call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
             return placed(call("called", [node.func, *node.args], node.keywords), node)

@@ -28,11 +28,13 @@ class Reads(NotRecorded):
 
 
 class Resizes(NotRecorded):
-    """Data decide the length of the list ``value``, or code reads it while it grows. Its items are like ``item``."""
+    """Data decide the length of the list ``value``, or code reads it while it grows. Its items are like ``item``, but
+    for their size along ``axis`` if there is one."""
 
-    def __init__(self, value: Any, item: Any) -> None:
+    def __init__(self, value: Any, item: Any, axis: int | None = None) -> None:
         self.value = value
         self.item = item
+        self.axis = axis
 
 
 class Growing(UnreadList):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dis
+import functools
+import itertools
 import os
 import sys
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -104,17 +109,49 @@ def _is(value: Any, number: Any) -> bool:
 
 def argument_asked(frame: FrameType | None, number: Any) -> str:
     """Names the argument of a function of torch that is ``number``, an expression: `` for the argument n of
-    polygamma``; or says that it is the number of the parts that a function makes. Nothing if it is neither."""
-    while frame is not None and not runs_users(frame):
-        function, args, kwargs = call_of_operator(frame) or call_of_function(frame) or (None, (), {})
-        if (name := str(getattr(function, "__name__", "")).split(".")[0]) in _SPLITS:
-            return f" of the parts that {name}() makes; tensor_split() and x.split([…]) make a number that is given"
-        for place, value in (*enumerate(args), *kwargs.items()):
+    polygamma``. Nothing if there is none."""
+    for function, args, kwargs in _calls(frame):
+        arguments: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for place, value in arguments:
             if _is(value, number):
-                name = getattr(function, "__name__", str(function)).split(".")[0]
+                name = _name_of(function)
                 return f" for the argument {_argument_name(name, place)} of {name}"
-        frame = frame.f_back
     return ""
+
+
+def splits(frame: FrameType | None) -> tuple[str, bool]:
+    """The name of the function that makes parts of a tensor, and asks how many, and whether the model gives their
+    number, which is less for some small sizes; no name if another function asks."""
+    for function, args, kwargs in _calls(frame):
+        if (name := _name_of(function)) in _SPLITS:
+            return name, "chunk" in name and int in map(type, (*args[1:2], kwargs.get("chunks")))
+    return "", False
+
+
+def unpacks_parts(frame: FrameType | None) -> bool:
+    """Whether ``frame``, which makes parts of a tensor, assigns them to as many variables: it has no result if their
+    number is another."""
+    return frame is not None and frame.f_lasti in _unpacking(frame.f_code)
+
+
+@functools.lru_cache(maxsize=256)
+def _unpacking(code: CodeType) -> frozenset[int]:
+    """The offsets at which results are unpacked, and those of the calls that return them."""
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    return frozenset(each.offset for pair in pairs if pair[1].opname == "UNPACK_SEQUENCE" for each in pair)
+
+
+def _calls(frame: FrameType | None) -> Iterator[tuple[Any, Sequence[Any], dict[str, Any]]]:
+    """The calls of operators and functions of torch that run, from the innermost up to the user's code."""
+    while frame is not None and not runs_users(frame):
+        call = call_of_operator(frame) or call_of_function(frame)
+        if call is not None:
+            yield call
+        frame = frame.f_back
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", function)).split(".")[0]
 
 
 def _argument_name(function: str, place: int | str) -> str:
@@ -128,6 +165,10 @@ def _argument_name(function: str, place: int | str) -> str:
         if place < len(arguments) and "Tensor" not in str(arguments[place].type)
     }
     return names.pop() if len(names) == 1 else str(place)
+
+
+# Whether a model is refused that takes the number of a tensor's parts for the example's.
+refuses_parts_of_example: ContextVar[bool] = ContextVar("refuses_parts_of_example", default=False)
 
 
 class NeedsNumberOfData(UnsupportedError):

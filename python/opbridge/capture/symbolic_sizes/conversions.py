@@ -25,6 +25,9 @@ from opbridge.capture.symbolic_sizes.asking import (
     asked_by_shape_rule,
     asking_frame,
     refused,
+    refuses_parts_of_example,
+    splits,
+    unpacks_parts,
 )
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
@@ -81,8 +84,17 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             raise refused(caught, what)
         frame = sys._getframe(1)
         if frame.f_code is not CONVERSION_TO_INT:
-            given = argument_asked(frame, asked)
-            warn_of_run(f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}{given}")
+            what = f"an operator needs '{shown}', which depends on a dynamic size, as the number {result}"
+            function, is_given = splits(frame)
+            if not function:
+                warn_of_run(what + argument_asked(frame, asked))
+            elif not unpacks_parts(user := users_frame(frame)):
+                note_loop(user)
+                what += f" of the parts that {function}() makes"
+                what += "; tensor_split() and x.split([…]) make a number that is given"
+                if refuses_parts_of_example.get() and not is_given:
+                    raise refused(caught, what)
+                warn_of_run(what)
             return result
         if asked_by_model(frame):
             note_loop(users_frame(frame))

@@ -1,0 +1,248 @@
+"""Loops over the parts of a dynamic axis, the last of which may be smaller, and lists of tensors of several sizes."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from dynamic_check import CAPTURES, agrees
+from torch import nn
+
+import opbridge
+
+SHAPES = [[(5, 4)], [(1, 4)], [(4, 4)], [(9, 4)], [(2, 4)], [(6, 4)]]
+ROWS = ({0: "n"},)
+
+
+def centered(part: torch.Tensor) -> torch.Tensor:
+    return (part - part.mean(0)).tanh()
+
+
+def split(x: torch.Tensor) -> Any:
+    return torch.cat([centered(part) for part in x.split(2)])
+
+
+def split_by_a_function(x: torch.Tensor) -> Any:
+    outputs = []
+    for part in torch.split(x, 3, 0):
+        outputs.append(centered(part))
+    return torch.cat(outputs, dim=-2)
+
+
+def slices(x: torch.Tensor) -> Any:
+    outputs = []
+    for start in range(0, x.shape[0], 2):
+        end = min(start + 2, len(x))
+        outputs.append(centered(x[start:end]) * (end - start))
+    return torch.cat(outputs)
+
+
+def slices_by_number(x: torch.Tensor) -> Any:
+    count = (x.shape[0] + 1) // 2
+    return torch.cat([centered(x[i * 2 : (i + 1) * 2]) for i in range(count)])
+
+
+def columns(x: torch.Tensor) -> Any:
+    return torch.cat([(part - part.amax(1, True)).exp() for part in x.T.split(2, dim=1)], dim=1)
+
+
+def columns_in_other_order(x: torch.Tensor) -> Any:
+    return torch.cat([centered(part.T) for part in torch.split(x.T, 2, -1)])
+
+
+def one_result_of_each(x: torch.Tensor) -> Any:
+    means = [part.mean() for part in x.split(2)]
+    return torch.stack(means), means[-1]
+
+
+def state_between_parts(x: torch.Tensor) -> Any:
+    outputs, state = [], x.new_zeros(4)
+    for part in x.split(2):
+        state = state * 0.5 + part.sum(0) * part.shape[0]
+        outputs.append(part + state)
+    return torch.cat(outputs), state
+
+
+def two_lists(x: torch.Tensor) -> Any:
+    outputs, means = [], []
+    for part in x.split(2):
+        outputs.append(part * 2)
+        means.append(part.mean())
+    return torch.cat(outputs), torch.stack(means)
+
+
+def more_before_and_after(x: torch.Tensor) -> Any:
+    outputs = [x[:1]]
+    for part in x.split(2):
+        outputs.append(part)
+        outputs += [part[:1], part]
+    outputs.append(x[-1:])
+    return torch.cat(outputs)
+
+
+def parts_of_parts(x: torch.Tensor) -> Any:
+    outputs = []
+    for part in x.split(3):
+        inner = [each.cumsum(0) for each in part.split(2)]
+        outputs.append(torch.cat(inner) + part.sum())
+    return torch.cat(outputs)
+
+
+def in_step(x: torch.Tensor) -> Any:
+    outputs = []
+    for i, (one, other) in enumerate(zip(x.split(2), (x * 2).split(2), strict=True)):
+        outputs.append(one * other.mean() + i)
+    return torch.cat(outputs)
+
+
+def turned(x: torch.Tensor) -> Any:
+    return torch.cat([part for part in reversed(x.split(2))])  # noqa: C416 (a loop)
+
+
+def chunks(x: torch.Tensor) -> Any:
+    return torch.cat([part.cumsum(0) for part in x.chunk(3)])
+
+
+def chunks_by_size(x: torch.Tensor) -> Any:
+    return torch.cat([part.cumsum(0) for part in x.chunk(x.shape[0] // 2 + 1)])
+
+
+def without_a_loop(x: torch.Tensor) -> Any:
+    parts = x.split(2)
+    return parts[0], parts[-1], x.chunk(3)[-1], torch.cat(parts), torch.tensor(len(parts))
+
+
+def joined(parts: Any) -> torch.Tensor:
+    return torch.cat([part * 2 for part in parts])
+
+
+def passed_on(x: torch.Tensor) -> Any:
+    return joined(x.split(2)), sum(part.sum() for part in x.split(2))
+
+
+def written_then_joined(x: torch.Tensor) -> Any:
+    outputs = []
+    for part in x.split(2):
+        own = part * 2
+        outputs.append(own)
+        own += 1
+    return torch.cat(outputs)
+
+
+def by_rows(x: torch.Tensor) -> Any:
+    return torch.vstack([centered(part) for part in x.split(2)]), torch.vstack([row + 1 for row in x])
+
+
+def by_columns(x: torch.Tensor) -> Any:
+    kept = torch.hstack([row[row > 0.5] for row in x])
+    return kept, torch.hstack([part.T for part in x.split(2)]), torch.hstack([row.sum() for row in x])
+
+
+def beginnings(x: torch.Tensor) -> Any:
+    triangle = [x[i:, i % 2] for i in range(len(x))]
+    return torch.cat([x[: i + 1] * (i + 1) for i in range(x.shape[0])]), torch.cat(triangle)
+
+
+def lengths_by_data(x: torch.Tensor) -> Any:
+    ends = (x[:, 0] * 100).long() % 5
+    return torch.cat([row[:end] for row, end in zip(x, ends, strict=True)])
+
+
+def padded(x: torch.Tensor) -> Any:
+    return torch.stack([F.pad(part, (0, 0, 0, 2 - part.shape[0])) for part in x.split(2)])
+
+
+RIGHT = (
+    split,
+    split_by_a_function,
+    slices,
+    slices_by_number,
+    columns,
+    columns_in_other_order,
+    one_result_of_each,
+    state_between_parts,
+    two_lists,
+    more_before_and_after,
+    parts_of_parts,
+    in_step,
+    turned,
+    chunks,
+    chunks_by_size,
+    without_a_loop,
+    passed_on,
+    written_then_joined,
+    by_rows,
+    by_columns,
+    beginnings,
+    lengths_by_data,
+    padded,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+def test_agrees_for_any_number_of_parts(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(function, SHAPES, ROWS, capture, tmp_path)
+
+
+@CAPTURES
+def test_parts_that_are_unpacked(capture: Any, tmp_path: pathlib.Path) -> None:
+    """PyTorch has no result for another number."""
+
+    def model(x: torch.Tensor) -> Any:
+        first, second = x.chunk(2)
+        one, other, third = torch.split(x, 2)
+        for row in x:
+            first = first + row
+        return first, second, one.sum() - other.sum(), third
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(model, [[(5, 4)], [(6, 4)]], ROWS, capture, tmp_path)
+
+
+def test_one_layer_for_each_chunk(tmp_path: pathlib.Path) -> None:
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([layer(part) for layer, part in zip(self.layers, x.chunk(2), strict=True)])
+
+    with pytest.warns(opbridge.TraceWarning, match="of the parts that chunk"):
+        agrees(Layers(), [[(5, 4)], [(6, 4)]], ROWS, "export", tmp_path)
+
+
+def first_and_others(x: torch.Tensor) -> Any:
+    first, *others = x.split(2)
+    return first + 1, torch.cat(others)
+
+
+def along_another_axis(x: torch.Tensor) -> Any:
+    return torch.cat([part * 2 for part in x.split(2)], 1)
+
+
+def written(x: torch.Tensor) -> Any:
+    y = x.clone()
+    for part in y.split(2):
+        part.mul_(2)
+    return y
+
+
+def turned_by_a_slice(x: torch.Tensor) -> Any:
+    return torch.cat(x.split(2)[::-1])
+
+
+@pytest.mark.parametrize("function", [first_and_others, along_another_axis, written, turned_by_a_slice])
+def test_refuses_other_uses_of_parts(function: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError):
+        opbridge.export(function, (torch.rand(4, 4),), tmp_path / "model.onnx", dynamic_shapes=ROWS)
+    assert not (tmp_path / "model.onnx").exists()
