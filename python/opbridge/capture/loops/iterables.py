@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
 
+# The names of functions that go through an iterable, for which the runtime has others.
+LOOPING = frozenset({"reduce", "accumulate", "pairwise", "islice"})
 _RELATIONS = {"Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
 
 
@@ -30,6 +33,9 @@ class Items:
     def __iter__(self) -> Iterator[Any]:
         """Fixes the number of items."""
         return (self.get(i) for i in range(int(self.count))) if self.all is None else self.all()
+
+    def after_first(self) -> Items:
+        return Items(not_negative(self.count - 1), lambda i: self.get(i + 1))
 
 
 def items_of(iterable: Any) -> Any:
@@ -140,6 +146,32 @@ def zipped(*iterables: Any, **options: Any) -> Any:
     if options.keys() - {"strict"} or None in counts or len(counts) != 1:
         return zip(*every, **options)  # noqa: B905 (the options are the model's)
     return Items(every[0].count, lambda i: tuple(each.get(i) for each in every))
+
+
+def mapped(function: Callable[..., Any], *iterables: Any) -> Any:
+    items = zipped(*iterables)
+    if not isinstance(items, Items):
+        return itertools.starmap(function, items)
+    return Items(items.count, lambda i: function(*items.get(i)))
+
+
+def in_pairs(iterable: Any) -> Any:
+    """``itertools.pairwise``"""
+    items = items_of(iterable)
+    if not isinstance(items, Items):
+        return itertools.pairwise(items)
+    return Items(not_negative(items.count - 1), lambda i: (items.get(i), items.get(i + 1)))
+
+
+def sliced(iterable: Any, *limits: Any) -> Any:
+    """``itertools.islice``"""
+    items = items_of(iterable)
+    if not isinstance(items, Items):
+        return itertools.islice(items, *limits)
+    given = slice(*limits)
+    start, step = given.start or 0, given.step or 1
+    stop: Any = items.count if given.stop is None else torch.sym_min(items.count, given.stop)
+    return mapped(items.get, range_of(start, stop, step))
 
 
 def parts_of(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:

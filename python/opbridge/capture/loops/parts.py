@@ -77,9 +77,17 @@ class ListOfParts(UnreadList):
         for each in items.pieces if is_in_pieces else items:  # type: ignore[attr-defined]
             self.append(each)
 
-    def __iadd__(self, items: Any) -> Any:  # type: ignore[misc]  # not as list's
+    def __iadd__(self, items: Any) -> Any:
         self.extend(items)
         return self
+
+    def __add__(self, items: Any) -> Any:
+        made = ListOfParts(self.pieces, self.axis)
+        made.extend(items)
+        return made
+
+    def __radd__(self, items: Any) -> Any:
+        return ListOfParts(items, self.axis) + self
 
     @property
     def rank(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -144,6 +146,7 @@ class _Runtime:
 
     def joined(self, *parts: Any) -> Any:
         """``[*part, *other, …]``"""
+        parts = tuple(self.listed(each, lambda item: item) if isinstance(each, Items) else each for each in parts)
         if not any(isinstance(each, UnreadList) for each in parts):
             return [*itertools.chain(*parts)]
         if len(parts) == 1 and isinstance(parts[0], Range):
@@ -240,9 +243,42 @@ class _Runtime:
         return items * count if made is None else made
 
     def called(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """``function(…)``, one that reads a list"""
+        """``function(…)``, one that reads a list or goes through an iterable"""
+        if function in self._looping:
+            return self._looping[function](*args, **kwargs)
         is_unread = bool(args) and isinstance(args[0], UnreadList)
         return (READING.get(function, function) if is_unread else function)(*args, **kwargs)
+
+    def reduced(self, function: Callable[[Any, Any], Any], iterable: Any, *initial: Any) -> Any:
+        """``functools.reduce(…)``"""
+        recorder, items = recording.get(), items_of(iterable)
+        if recorder is None or not isinstance(items, Items):
+            return functools.reduce(function, items, *initial)
+        value, rest = (initial[0], items) if initial else (items.get(0), items.after_first())
+        shared = {0} if isinstance(value, MUTABLE) else set()
+        return recorder.run(rest, lambda item, value: (function(value, item),), [value], shared)[0]
+
+    def accumulated(
+        self, iterable: Any, function: Callable[[Any, Any], Any] = operator.add, *, initial: Any = None
+    ) -> Any:
+        """``itertools.accumulate(…)``"""
+        recorder, items = recording.get(), items_of(iterable)
+        if recorder is None or not isinstance(items, Items):
+            return itertools.accumulate(items, function, initial=initial)
+        first, rest = (items.get(0), items.after_first()) if initial is None else (initial, items)
+
+        def step(item: Any, value: Any, values: list[Any]) -> tuple[Any, ...]:
+            value = function(value, item)
+            values.append(value)
+            return value, values
+
+        shared = {0} if isinstance(first, MUTABLE) else set()
+        return recorder.run(rest, step, [first, [first]], shared)[1]
+
+    def sum(self, items: Any, start: Any = 0) -> Any:
+        """``sum(items, start)``"""
+        is_of_rows = isinstance(items, torch.Tensor) and items.dim() > 0
+        return summed(self.parts(items, "unbind") if is_of_rows else items, start)
 
     def tuple(self, items: Any) -> Any:
         """``tuple(items)``"""
@@ -251,12 +287,21 @@ class _Runtime:
         items.is_tuple = True
         return items
 
-    sum = staticmethod(summed)
     counted = iterables.Counted
     range = staticmethod(iterables.range_of)
     reversed = staticmethod(iterables.reversed_items)
     enumerate = staticmethod(iterables.enumerated)
     zip = staticmethod(iterables.zipped)
+    map = staticmethod(iterables.mapped)
+
+    @functools.cached_property
+    def _looping(self) -> dict[Any, Callable[..., Any]]:
+        return {
+            functools.reduce: self.reduced,
+            itertools.accumulate: self.accumulated,
+            itertools.pairwise: iterables.in_pairs,
+            itertools.islice: iterables.sliced,
+        }
 
 
 RUNTIME = _Runtime()

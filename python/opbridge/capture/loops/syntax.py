@@ -14,7 +14,7 @@ from typing import Any
 
 from opbridge.capture.loops.bools import WithBools
 from opbridge.capture.loops.counting import counting
-from opbridge.capture.loops.iterables import PARTS
+from opbridge.capture.loops.iterables import LOOPING, PARTS
 from opbridge.capture.loops.leaving import stop_of, with_one_return, without_continue
 from opbridge.capture.loops.lists import READING
 from opbridge.capture.loops.matches import with_branches
@@ -55,12 +55,12 @@ _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted"
 _MIDDLE = "opbridge_middle"
 _HELD = "opbridge_held"
-_ITERATORS = frozenset({"range", "enumerate", "zip", "reversed"})
+_ITERATORS = frozenset({"range", "enumerate", "zip", "reversed", "map"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _BOOL = frozenset({"bool"})
 _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _BOOL
-_READING = frozenset(function.__name__ for function in READING)
+_READING = LOOPING.union(function.__name__ for function in READING)
 
 
 def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
@@ -321,10 +321,12 @@ class _Rewriting(ast.NodeTransformer):
         return placed(call("listed", [self._items(first.iter), *functions]), node)
 
     def visit_List(self, node: ast.List) -> ast.AST:
-        self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load) or not any(isinstance(each, ast.Starred) for each in node.elts):
-            return node
-        parts = [each.value if isinstance(each, ast.Starred) else ast.List([each], ast.Load()) for each in node.elts]
+            return self.generic_visit(node)
+        parts = [
+            self._items(each.value) if isinstance(each, ast.Starred) else ast.List([self.visit(each)], ast.Load())
+            for each in node.elts
+        ]
         return placed(call("joined", parts), node)
 
     def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> Any:
@@ -380,6 +382,7 @@ class _Rewriting(ast.NodeTransformer):
             self.has_calls |= node.func.attr != "unbind"
             return placed(call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
+            self.has_calls |= _last_name(node.func) in LOOPING
             return placed(call("called", [node.func, *node.args], node.keywords), node)
         return node
 
@@ -395,7 +398,7 @@ class _Rewriting(ast.NodeTransformer):
             node.args[0] = placed(ast.ListComp(items.elt, items.generators), items)
         elif isinstance(items, ast.Starred):
             return self.generic_visit(node)
-        elif name == "list":
+        elif name == "list" or self._called(items, _ITERATORS - _RANGE):
             item = ast.comprehension(stored_name(_ITEM), items, [], 0)
             node.args[0] = placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
         self.generic_visit(node)
@@ -407,7 +410,8 @@ class _Rewriting(ast.NodeTransformer):
         if not (name and isinstance(node, ast.Call)):
             changed: ast.expr = self.visit(node)
             return changed
-        given = [self.visit(each) if name == "range" else self._items(each) for each in node.args]
+        plain = node.args if name == "range" else node.args[:1] if name == "map" else []
+        given = [self.visit(each) if each in plain else self._items(each) for each in node.args]
         return placed(call(name, given, node.keywords), node)
 
     def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:

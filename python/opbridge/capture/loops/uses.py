@@ -136,7 +136,7 @@ def first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
     "assigned", or None if neither is certain or they do not use it."""
     for node in statements:
         if isinstance(node, (ast.For, ast.AsyncFor)):
-            if name in names_in(ast.walk(node.iter), ast.Load):
+            if _reads(node.iter, name):
                 return "read"
             is_target = name in stored_in([node.target])
             if not is_target and first_use(name, node.body) == "read":
@@ -144,13 +144,13 @@ def first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
             if first_use(name, node.orelse) == "read":
                 return "read"
         elif isinstance(node, ast.With):
-            if any(name in names_in(ast.walk(each), ast.Load) for each in node.items):
+            if any(_reads(each, name) for each in node.items):
                 return "read"
             use = first_use(name, node.body)
             if use is not None:
                 return use
         elif isinstance(node, ast.If):
-            if name in names_in(ast.walk(node.test), ast.Load):
+            if _reads(node.test, name):
                 return "read"
             uses = {first_use(name, node.body), first_use(name, node.orelse)}
             if "read" in uses:
@@ -158,11 +158,22 @@ def first_use(name: str, statements: Iterable[ast.AST]) -> str | None:
             if uses == {"assigned"}:
                 return "assigned"
         else:
-            if name in names_in(ast.walk(node), (ast.Load, ast.Del)) or _augments(node, name):
+            if _reads(node, name) or _augments(node, name):
                 return "read"
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in stored_in([node]):
                 return "assigned"
     return None
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    """Whether the node reads or deletes the variable, not one of a comprehension or a lambda with the same name."""
+    if isinstance(node, _COMPREHENSIONS) and name in stored_in(each.target for each in node.generators):
+        return _reads(node.generators[0].iter, name)
+    if isinstance(node, ast.Lambda) and name in {each.arg for each in parameters_of(node)}:
+        return _reads(node.args, name)
+    if isinstance(node, ast.Name):
+        return node.id == name and isinstance(node.ctx, (ast.Load, ast.Del))
+    return any(_reads(each, name) for each in ast.iter_child_nodes(node))
 
 
 def _augments(node: ast.AST, name: str) -> bool:
