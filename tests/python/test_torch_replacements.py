@@ -166,6 +166,7 @@ USED = {
     "symbols.SPLIT_METHOD": "sizes",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.TRUNC_OF_SYMBOL": "sizes",
+    "symbols.STATIC_VALUE": "sizes",
     "symbols.SUM_OF_SYMBOLS": "sizes",
     "symbols.SYMBOL_OF_SIZE": "no rows",
     "symbols.SYMBOL_REPLACEMENT": "fixed",

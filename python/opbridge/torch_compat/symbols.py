@@ -55,9 +55,13 @@ with look_up():
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
     for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod"):
         find(_functions, _name)
-    for _name in ("OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_log2", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
+    for _name in ("OpaqueUnaryFn_sqrt", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
         find(_functions, _name)
-    sym_log2 = find(torch, "_sym_log2")
+    sym_cos, sym_log2, sym_sin, sym_tanh = UNARY_FUNCTIONS = tuple(
+        find(torch, f"_sym_{_name}") for _name in ("cos", "log2", "sin", "tanh")
+    )
+    for _function in UNARY_FUNCTIONS:
+        find(_functions, f"OpaqueUnaryFn{_function.__name__.removeprefix('_sym')}")
 
 EXPECTATION = find(SymNode, "expect_true").__code__  # torch._check calls this method
 CONVERSION_TO_INT = find(SymNode, "int_").__code__  # int() and C++ call this method
@@ -86,6 +90,7 @@ MINIMUM_OF_SYMBOLS = PatchPoint(SymNode, "_sym_min")
 NEW_SYMBOL = PatchPoint(ShapeEnv, "create_symbol")  # with the size of the example
 SYMBOL_OF_SIZE = PatchPoint(symbolic_shapes, "make_symbol")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
+STATIC_VALUE = PatchPoint(symbolic_shapes, "_maybe_evaluate_static_worker")
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
 FLOOR_DIVISION = PatchPoint(torch.SymInt, "__floordiv__")
@@ -260,7 +265,10 @@ __all__ = [
     "leave_unlimited",
     "scoped_library",
     "set_size_oblivious",
+    "sym_cos",
     "sym_log2",
+    "sym_sin",
+    "sym_tanh",
     "uninteresting_files",
     "with_expression",
 ]

@@ -96,10 +96,10 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
   }
   // Computed in the type of the operand.
   const std::initializer_list<std::pair<const char*, const char*>> unary = {
-      {"_operator::neg", "Neg"},  {"_operator::abs", "Abs"},    {"builtins::abs", "Abs"},
-      {"math::floor", "Floor"},   {"math::ceil", "Ceil"},       {"torch::sym_not", "Not"},
-      {"_operator::not_", "Not"}, {"torch::_sym_sqrt", "Sqrt"}, {"torch::sym_float", ""},
-      {"torch::sym_int", ""},     {"math::trunc", ""},          {"builtins::round", "Round"}};
+      {"_operator::neg", "Neg"},  {"_operator::abs", "Abs"},   {"builtins::abs", "Abs"},
+      {"math::floor", "Floor"},   {"math::ceil", "Ceil"},      {"torch::sym_not", "Not"},
+      {"_operator::not_", "Not"}, {"torch::sym_float", ""},    {"torch::sym_int", ""},
+      {"math::trunc", ""},        {"builtins::round", "Round"}};
   for (const auto& [key, op] : unary) {
     of_numbers(key, [op = std::string_view(op)](const SymbolicCall& call) {
       if (call.arguments.size() > 1 && symbolic_detail::decode_scalar(call, 1)) {
@@ -108,10 +108,21 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
             "integer, and divide it");
       }
       const ElementType type = result_type(call);
-      ElementType computed = is_floating(call) || op == "Sqrt" ? ElementType::float64 : type;
+      ElementType computed = is_floating(call) ? ElementType::float64 : type;
       if (op == "Not") computed = ElementType::boolean;
       Value operand = number(call, 0, computed);
       return std::vector{call.g.cast(op.empty() ? operand : call.g.op(op, operand), type)};
+    });
+  }
+  const std::initializer_list<std::pair<const char*, const char*>> real = {
+      {"torch::_sym_sqrt", "Sqrt"},
+      {"torch::_sym_sin", "Sin"},
+      {"torch::_sym_cos", "Cos"},
+      {"torch::_sym_tanh", "Tanh"},
+  };
+  for (const auto& [key, op] : real) {
+    of_numbers(key, [op = op](const SymbolicCall& call) {
+      return std::vector{call.g.op(op, number(call, 0, ElementType::float64))};
     });
   }
   of_numbers("torch::_sym_log2", [](const SymbolicCall& call) {

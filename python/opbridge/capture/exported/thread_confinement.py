@@ -18,7 +18,7 @@ from opbridge.torch_compat import exporting
 from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
 from opbridge.torch_compat.messages import is_of_assigned_attributes
 from opbridge.torch_compat.patch_points import BRANCH_COMPILATION, REVERSION_OF_FX, REVERT_FX
-from opbridge.torch_compat.symbols import sym_log2
+from opbridge.torch_compat.symbols import UNARY_FUNCTIONS
 
 _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
@@ -152,7 +152,7 @@ class _Arithmetic(type):
     """Counts as its instances the functions of sizes that torch.export refuses in its programs without a reason."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return instance is operator.xor or instance is sym_log2
+        return instance is operator.xor or instance in UNARY_FUNCTIONS
 
 
 class _OfSizes(metaclass=_Arithmetic):

@@ -30,7 +30,12 @@ from opbridge.capture.symbolic_sizes.equal_masks import SELECTIONS, EqualMasks
 from opbridge.capture.symbolic_sizes.long_shapes import forget_long_shapes
 from opbridge.capture.symbolic_sizes.multiples import shorten_expressions
 from opbridge.capture.symbolic_sizes.operands import take_any_operand
-from opbridge.capture.symbolic_sizes.python_functions import bit_length, divide_as_python, round_to_digits
+from opbridge.capture.symbolic_sizes.python_functions import (
+    bit_length,
+    compare_with_infinity,
+    divide_as_python,
+    round_to_digits,
+)
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     keep_sizes_beside_complex,
@@ -77,6 +82,7 @@ def watch_sizes(
         patch(points.BIT_LENGTH, bit_length),
         patch(points.ROUND, round_to_digits),
         divide_as_python(),
+        compare_with_infinity(),
         note_fixed_sizes(sizes, fixings, caught),
     )
     with contextlib.ExitStack() as until_the_end:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType
 from typing import Any
 
+import sympy
 import torch
 
 from opbridge.capture.patching import patch
 from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import is_fake
 from opbridge.torch_compat import symbols as points
-from opbridge.torch_compat.symbols import BIT_LENGTH, free_unbacked_symbols, sym_log2
+from opbridge.torch_compat.symbols import BIT_LENGTH, free_unbacked_symbols, sym_cos, sym_log2, sym_sin, sym_tanh
 
 _ABSENT = object()
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
@@ -94,6 +95,17 @@ def _of_size(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Call
     return call
 
 
+def _of_number(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """``_of_size``, which also calls ``symbolic`` for numbers of data."""
+
+    def call(*args: Any) -> Any:
+        numbers = [_item(each) if is_fake(each) else each for each in args]
+        result = symbolic(*numbers) if any(type(each) in _SYMBOLS for each in numbers) else NotImplemented
+        return function(*numbers) if result is NotImplemented else result
+
+    return call
+
+
 def _logarithm(size: Any, base: Any = math.e) -> Any:
     """To other bases than these, another order of rounding can change the floor of the result."""
     if base == math.e:
@@ -157,27 +169,31 @@ def _combinations(size: Any, chosen: Any) -> Any:
     return ordered if ordered is NotImplemented else ordered // math.factorial(chosen)
 
 
-OF_MATH = {
-    name: _of_size(getattr(math, name), symbolic)
-    for name, symbolic in {
-        "sqrt": torch.sym_sqrt,
-        "isqrt": lambda size: math.floor(torch.sym_sqrt(size)),
-        "log": _logarithm,
-        "log2": sym_log2,
-        "log10": _decimal_logarithm,
-        "log1p": lambda size: _logarithm(size + 1),
-        "exp": lambda size: math.e**size,
-        "pow": lambda size, exponent: torch.sym_float(size) ** torch.sym_float(exponent),
-        "hypot": _hypotenuse,
-        "fabs": lambda size: torch.sym_float(abs(size)),
-        "copysign": _with_sign,
-        "fmod": _fmod,
-        "gcd": _greatest_divisor,
-        "lcm": _least_multiple,
-        "comb": _combinations,
-        "perm": _permutations,
-    }.items()
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "sqrt": torch.sym_sqrt,
+    "log": _logarithm,
+    "log2": sym_log2,
+    "log10": _decimal_logarithm,
+    "log1p": lambda number: _logarithm(number + 1),
+    "exp": lambda number: math.e**number,
+    "pow": lambda number, exponent: torch.sym_float(number) ** torch.sym_float(exponent),
+    "sin": sym_sin,
+    "cos": sym_cos,
+    "tanh": sym_tanh,
 }
+_OF_SIZES: dict[str, Callable[..., Any]] = {
+    "isqrt": lambda size: math.floor(torch.sym_sqrt(size)),
+    "hypot": _hypotenuse,
+    "fabs": lambda size: torch.sym_float(abs(size)),
+    "copysign": _with_sign,
+    "fmod": _fmod,
+    "gcd": _greatest_divisor,
+    "lcm": _least_multiple,
+    "comb": _combinations,
+    "perm": _permutations,
+}
+OF_MATH = {name: _of_number(getattr(math, name), symbolic) for name, symbolic in _OF_NUMBERS.items()}
+OF_MATH |= {name: _of_size(getattr(math, name), symbolic) for name, symbolic in _OF_SIZES.items()}
 METHODS_OF_NUMPY = OF_MATH | {"rint": lambda size: torch.sym_float(round(size))}  # what its functions call
 
 
@@ -221,6 +237,19 @@ def divide_as_python() -> Iterator[None]:
         ):
             until_the_end.enter_context(patch(point, divided(point.original, reflected)))
         yield
+
+
+def compare_with_infinity() -> contextlib.AbstractContextManager[None]:
+    """Leaves ``loss < best`` to the run of the model where ``best`` is infinite: torch fails, since it looks for bounds
+    of their difference."""
+    original = points.STATIC_VALUE.original
+
+    def static_value(expr: Any, symbols: Any, unbacked_only: bool, *args: Any) -> Any:
+        if expr.has(sympy.S.Infinity, sympy.S.NegativeInfinity):
+            return expr if unbacked_only else None
+        return original(expr, symbols, unbacked_only, *args)
+
+    return patch(points.STATIC_VALUE, static_value)
 
 
 def _is_simple(divisor: Any) -> bool:
