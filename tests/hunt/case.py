@@ -53,7 +53,11 @@ class Settings:
         return ", ".join(words)
 
 
-PREAMBLE = """import torch
+PREAMBLE = """import functools
+import itertools
+import math
+
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch._higher_order_ops import scan, while_loop

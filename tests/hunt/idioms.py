@@ -16,6 +16,7 @@ from hunt.decisions import DECISIONS
 from hunt.lists import LISTS
 from hunt.loops import LOOPS
 from hunt.padding import PADDING
+from hunt.parts import PARTS
 from hunt.statements import DTYPES, NUMBERS, Scope
 
 Idiom = str | tuple[str, str]
@@ -545,6 +546,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (LOOPS, 2),
     (DECISIONS, 2),
     (LISTS, 2),
+    (PARTS, 2),
 )
 
 _WORDS = {

@@ -61,8 +61,8 @@ def accumulated(x: torch.Tensor) -> Any:
     greatest = []
     for each in itertools.accumulate(x, torch.maximum):
         greatest.append(each.sum())
-    states = itertools.accumulate(x, lambda state, row: state / 2 + row, initial=x.new_ones(4))
-    return torch.stack(greatest), torch.stack(list(states)), torch.stack([*itertools.accumulate(x)])
+    states = list(itertools.accumulate(x, lambda state, row: state / 2 + row, initial=x.new_ones(4)))
+    return torch.stack(greatest), torch.stack(states), torch.stack([*itertools.accumulate(x)])
 
 
 def pairs(x: torch.Tensor) -> Any:

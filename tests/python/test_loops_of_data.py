@@ -249,6 +249,15 @@ def shortens(x: Any, k: Any) -> Any:
     return x
 
 
+def loops_in_a_function_of_its_own(x: Any, k: Any) -> Any:
+    def run(y: Any) -> Any:
+        for each in k[k > 2]:
+            y = y + each
+        return y
+
+    return run(x) * 2
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -281,6 +290,7 @@ def shortens(x: Any, k: Any) -> Any:
         queues,
         broadcasts_at_first,
         shortens,
+        loops_in_a_function_of_its_own,
     ],
     ids=lambda function: function.__name__,
 )
@@ -292,27 +302,6 @@ def test_constant_sizes(tmp_path: pathlib.Path) -> None:
     generator = torch.Generator().manual_seed(0)
     of = [(torch.randn(6, generator=generator), torch.tensor([k, 3])) for k in (2, 0, 7)]
     agrees(counts_by_item, tmp_path, of, None)
-
-
-def loops_in_a_function_of_its_own(x: Any, k: Any) -> Any:
-    def run(y: Any) -> Any:
-        for each in k[k > 2]:
-            y = y + each
-        return y
-
-    return run(x) * 2
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_refuses_a_loop_in_a_function_that_the_model_defines(capture: Any, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match="depends on data"):
-        opbridge.export(
-            loops_in_a_function_of_its_own,
-            inputs()[0],
-            tmp_path / "model.onnx",
-            dynamic_shapes=DYNAMIC,
-            capture=capture,
-        )
 
 
 class Generator(nn.Module):

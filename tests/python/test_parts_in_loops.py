@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import warnings
 from collections.abc import Callable
@@ -153,6 +154,11 @@ def lengths_by_data(x: torch.Tensor) -> Any:
     return torch.cat([row[:end] for row, end in zip(x, ends, strict=True)])
 
 
+def by_index(x: torch.Tensor) -> Any:
+    parts = torch.split(x, split_size_or_sections=2)
+    return torch.cat([parts[i] * i for i in range(len(parts))])
+
+
 def padded(x: torch.Tensor) -> Any:
     return torch.stack([F.pad(part, (0, 0, 0, 2 - part.shape[0])) for part in x.split(2)])
 
@@ -180,6 +186,7 @@ RIGHT = (
     by_columns,
     beginnings,
     lengths_by_data,
+    by_index,
     padded,
 )
 
@@ -241,7 +248,68 @@ def turned_by_a_slice(x: torch.Tensor) -> Any:
     return torch.cat(x.split(2)[::-1])
 
 
-@pytest.mark.parametrize("function", [first_and_others, along_another_axis, written, turned_by_a_slice])
+def parts_that_are_written_later(x: torch.Tensor) -> Any:
+    x = x.clone()
+    parts = [part for part in x.split(2)]  # noqa: C416 (a loop)
+    x.mul_(2)
+    return torch.cat(parts)
+
+
+def views_that_the_next_step_writes(x: torch.Tensor) -> Any:
+    state, outputs = x.clone(), []
+    for part in x.split(2):
+        outputs.append(state[: part.shape[0]])
+        state += 1
+    return torch.cat(outputs)
+
+
+def views_that_the_next_step_of_while_writes(x: torch.Tensor) -> Any:
+    state, outputs, i = x[0].clone(), [], 0
+    while state.sum() < 10 and i < 5:
+        outputs.append(state[:2])
+        state += 1
+        i += 1
+    return torch.stack([*outputs, x[0, :2]])
+
+
+def in_a_try_block(x: torch.Tensor) -> Any:
+    try:
+        return x.split(2)[1].sum()
+    except IndexError:
+        return x.sum() * 100
+
+
+def unpacked_in_a_try_block(x: torch.Tensor) -> Any:
+    try:
+        first, second = x.split(2)
+    except ValueError:
+        return x.sum()
+    return first.sum() - second.sum()
+
+
+def an_iterator_that_is_kept(x: torch.Tensor) -> Any:
+    pairs, total = itertools.pairwise(x), x.sum()
+    for _ in range(2):
+        for one, other in pairs:
+            total = total + (one - other).sum()
+    return total
+
+
+REFUSED = (
+    first_and_others,
+    along_another_axis,
+    written,
+    turned_by_a_slice,
+    parts_that_are_written_later,
+    views_that_the_next_step_writes,
+    views_that_the_next_step_of_while_writes,
+    in_a_try_block,
+    unpacked_in_a_try_block,
+    an_iterator_that_is_kept,
+)
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
 def test_refuses_other_uses_of_parts(function: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.UnsupportedError):
         opbridge.export(function, (torch.rand(4, 4),), tmp_path / "model.onnx", dynamic_shapes=ROWS)

@@ -17,8 +17,8 @@ from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import always
 
-# The names of functions that go through an iterable, for which the runtime has others.
-LOOPING = frozenset({"reduce", "accumulate", "pairwise", "islice"})
+# The names of functions of itertools for which the runtime has others, which make no iterators.
+LOOPING = frozenset({"accumulate", "pairwise", "islice"})
 _RELATIONS = {"Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
 
 
@@ -191,7 +191,10 @@ def _unbound(tensor: torch.Tensor, dim: int = 0) -> UnreadList | None:
     return ListOfRows([Rows(tensor.movedim(dim, 0))]) if _is_symbolic(tensor, dim) else None
 
 
-def _split(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> UnreadList | None:
+def _split(
+    tensor: torch.Tensor, split_size: Any = None, dim: int = 0, split_size_or_sections: Any = None
+) -> UnreadList | None:
+    split_size = split_size_or_sections if split_size is None else split_size
     if type(split_size) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
         return None
     if type(split_size) is int and split_size == 1:
@@ -206,7 +209,7 @@ def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | No
     size: Any = tensor.shape[dim]
     if type(chunks) is torch.SymInt and chunks.node.expr == size.node.expr:
         return _split(tensor, 1, dim)
-    parts = Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim))
+    parts = Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim), chunks)
     return parts if type(fixed(parts.length)) is torch.SymInt else None
 
 

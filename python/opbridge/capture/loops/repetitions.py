@@ -104,7 +104,8 @@ class _Repetition(Variables):
         if any(results[i] is not each for i, each in own.items()):
             raise NotRecorded
         goes_on = self._test(*after)
-        self.check_writes(own, [each for i, each in enumerate(results) if i not in own], self._recorder.operands)
+        others = [each for i, each in enumerate(results) if i not in own]
+        self.check_writes(own, others, self._recorder.operands, self._recorder.is_perhaps_shared)
         return [goes_on, *map(self._carried, range(len(results)), results)]
 
     def _python(self, index: int, leaf: Any) -> Any:

@@ -121,7 +121,10 @@ class AsParts(AsTensor):
         if not isinstance(items, ListOfParts) and type(items) is not list:
             raise NotRecorded
         none = torch.empty(self._shape, dtype=self._dtype)
-        return ListOfParts([none, *(items.pieces if isinstance(items, ListOfParts) else items)], self.axis).joined()
+        parts = ListOfParts([none, *(items.pieces if isinstance(items, ListOfParts) else items)], self.axis)
+        tensor = parts.concatenated(self.axis)
+        note_copies.get()([tensor, *parts.pieces])
+        return tensor
 
     def list_of(self, tensor: torch.Tensor) -> ListOfParts:
         note_copies.get()([tensor])  # others may have the items too

@@ -382,7 +382,8 @@ class _Step:
         if any(isinstance(loop.values[i], MUTABLE) for i in self.changed & loop.shared):
             raise NotRecorded
         others = [now for i, now in enumerate(after) if i not in loop.written]
-        loop.check_writes(self._own, others + appended, [tensor for tensor, _ in self.body.operands])
+        operands = [tensor for tensor, _ in self.body.operands]
+        loop.check_writes(self._own, others + appended, operands, loop.recorder.is_perhaps_shared)
 
     def _check_appended(self, list_index: int, item: Any) -> None:
         """Raises NotRecorded unless each step can append an item like this one to the list that is a leaf."""

@@ -60,7 +60,7 @@ _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _BOOL = frozenset({"bool"})
 _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _BOOL
-_READING = LOOPING.union(function.__name__ for function in READING)
+_READING = {"reduce", *(function.__name__ for function in READING)}
 
 
 def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
@@ -70,16 +70,20 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     found = definition_of(original)
     if found is None or any(map(_is_private, ast.walk(found))) or not source_of(original).defines(original):
         return None
-    if any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(found.body)):
+    if _changes_names_outside(found):
         return None
     builtins = (_BUILTINS | SEARCHES) - function.__globals__.keys() - set(original.co_freevars)
-    rewriting = _Rewriting(found, builtins, branches)
+    rewriting = _Rewriting(copy.deepcopy(found), builtins, branches)
     code = _compiled(rewriting.function(), original)
     if not rewriting.has_calls or code.co_freevars != original.co_freevars:
         return None
     code = _with_runtime(code, original.co_name, runtime)
     note_source(code, source_of(original))
     return code
+
+
+def _changes_names_outside(function: ast.FunctionDef) -> bool:
+    return any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(function.body))
 
 
 def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.CodeType:
@@ -111,6 +115,7 @@ def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeTy
         return runtime if type(constant) is str and constant == RUNTIME_NAME else constant
 
     own = name if code.co_name in (_STEP, *_WAYS) else code.co_name
+    name = own if own.isidentifier() else name  # that of a function, not of a lambda or a comprehension
     return code.replace(co_consts=tuple(map(changed, code.co_consts)), co_name=own)
 
 
@@ -118,17 +123,23 @@ class _Rewriting(ast.NodeTransformer):
     has_calls = False
 
     def __init__(self, function: ast.FunctionDef, builtins: frozenset[str], branches: bool) -> None:
-        self._function = copy.deepcopy(function)
+        """Changes the function in place."""
+        self._function = function
         given = [each.arg for each in parameters_of(function)]
+        own = builtins - {*given, *stored_in(function.body)}
+        for inner in [each for each in walk(function.body) if isinstance(each, ast.FunctionDef)]:
+            if not needs_its_frame(inner.body) and not _changes_names_outside(inner):
+                rewriting = _Rewriting(inner, own, branches)
+                rewriting.function()
+                self.has_calls |= rewriting.has_calls
         if given and given[0] not in stored_in(function.body):
             with_class = _WithClassOfSuper(given[0])
             self._function.body = [with_class.visit(each) for each in self._function.body]
         if branches:
-            own = builtins - {*given, *stored_in(self._function.body)}
             searched = with_searches(with_branches(self._function.body), SEARCHES & own if "bool" in own else ())
             bools = WithBools()
             self._function.body = [bools.visit(each) for each in with_one_return(with_assignments(searched))]
-            self.has_calls = bools.has_calls
+            self.has_calls |= bools.has_calls
         self._branches = branches  # whether branches outside of loops become calls too
         body = self._function.body
         self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
@@ -382,7 +393,7 @@ class _Rewriting(ast.NodeTransformer):
             self.has_calls |= node.func.attr != "unbind"
             return placed(call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
-            self.has_calls |= _last_name(node.func) in LOOPING
+            self.has_calls |= _last_name(node.func) == "reduce"
             return placed(call("called", [node.func, *node.args], node.keywords), node)
         return node
 
@@ -398,7 +409,7 @@ class _Rewriting(ast.NodeTransformer):
             node.args[0] = placed(ast.ListComp(items.elt, items.generators), items)
         elif isinstance(items, ast.Starred):
             return self.generic_visit(node)
-        elif name == "list" or self._called(items, _ITERATORS - _RANGE):
+        elif name == "list" or self._iterates(items):
             item = ast.comprehension(stored_name(_ITEM), items, [], 0)
             node.args[0] = placed(ast.ListComp(ast.Name(_ITEM, ast.Load()), [item]), items)
         self.generic_visit(node)
@@ -407,12 +418,22 @@ class _Rewriting(ast.NodeTransformer):
     def _items(self, node: ast.expr) -> ast.expr:
         """What a loop goes through, with iterators of which the number of items may be symbolic."""
         name = self._called(node, _ITERATORS)
-        if not (name and isinstance(node, ast.Call)):
+        if not isinstance(node, ast.Call) or not (name or self._iterates(node)):
             changed: ast.expr = self.visit(node)
             return changed
+        if not name:
+            self.generic_visit(node)
+            return placed(call("called", [node.func, *node.args], node.keywords), node)
         plain = node.args if name == "range" else node.args[:1] if name == "map" else []
         given = [self.visit(each) if each in plain else self._items(each) for each in node.args]
         return placed(call(name, given, node.keywords), node)
+
+    def _iterates(self, node: ast.AST) -> bool:
+        """Whether the node calls what makes an iterator. Nothing else can hold that, and go on with it."""
+        match node:
+            case ast.Call(ast.Name() | ast.Attribute() as function) if _last_name(function) in LOOPING:
+                return True
+        return bool(self._called(node, _ITERATORS - _RANGE))
 
     def _is_read_later(self, name: str, *blocks: Sequence[ast.stmt]) -> bool:
         """Whether the value that a variable has after a statement, or before one of ``blocks``, may be read."""

@@ -202,9 +202,18 @@ class Variables:
             raise write
         self.written |= new
 
-    def check_writes(self, own: Mapping[int, Any], results: Iterable[Any], operands: Iterable[Any]) -> None:
+    def check_writes(
+        self,
+        own: Mapping[int, Any],
+        results: Iterable[Any],
+        operands: Iterable[Any],
+        is_shared: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
         """Raises NotRecorded if a write changes anything besides the leaf that is written to. ``own`` are the copies to
-        which the code writes, ``results`` what it returns besides them, and ``operands`` the tensors from outside."""
+        which the code writes, ``results`` what it returns besides them, and ``operands`` the tensors from outside. The
+        next step would also change copies in lists of what ``is_shared``."""
+        if any(map(is_shared, own.values())):
+            raise NotRecorded
         written = [self.leaves[i] for i in self.written]
         outside = [leaf for i, leaf in enumerate(self.leaves) if i not in self.written]
         if any(is_in_memory_of(each, own.values()) for each in results):

@@ -34,6 +34,7 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicS
 from opbridge.capture.symbolic_sizes.multiples import is_always_quotient
 from opbridge.capture.symbolic_sizes.python_functions import METHODS_OF_NUMPY
 from opbridge.capture.symbolic_sizes.shown import only_shows
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
     CONVERSION_TO_INT,
@@ -88,8 +89,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             function, is_given = splits(frame)
             if not function:
                 warn_of_run(what + argument_asked(frame, asked))
-            elif not unpacks_parts(user := users_frame(frame)):
-                note_loop(user)
+            elif in_try_block(frame) or not unpacks_parts(users_frame(frame)):
+                note_loop(users_frame(frame))
                 what += f" of the parts that {function}() makes"
                 what += "; tensor_split() and x.split([…]) make a number that is given"
                 if refuses_parts_of_example.get() and not is_given:

@@ -188,6 +188,9 @@ class WithBodies(abc.ABC):
         """Records that a later write to one of the tensors may be one to the others in eager mode."""
         self._perhaps_shared |= {storage_id(each): each for each in tensors if has_memory(each)}
 
+    def is_perhaps_shared(self, tensor: torch.Tensor) -> bool:
+        return has_memory(tensor) and storage_id(tensor) in self._perhaps_shared
+
     def _shape_of(self, tensor: torch.Tensor) -> Any:
         return self._sizes.shape(tensor.shape)
 
@@ -202,7 +205,7 @@ class WithBodies(abc.ABC):
         for tensor in written if self._body else ():
             if not self._is_made_inside(tensor):
                 raise WritesOutside(tensor)
-        if any(has_memory(tensor) and storage_id(tensor) in self._perhaps_shared for tensor in written):
+        if any(map(self.is_perhaps_shared, written)):
             raise UnsupportedError(
                 "the model writes to a tensor that a branch or a loop returns unchanged, or to an item of a list that "
                 "a loop fills; clone() it before",
