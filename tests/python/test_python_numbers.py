@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import math
@@ -39,25 +40,35 @@ def check(function: Function, folder: pathlib.Path, capture: Any) -> None:
 def caught(x: torch.Tensor) -> torch.Tensor:
     try:
         return x * math.exp(x.mean())
-    except Exception:
+    except OverflowError:
         return x
+
+
+def suppressed(x: torch.Tensor) -> torch.Tensor:
+    factor = 1.0
+    with contextlib.suppress(ValueError):
+        factor = math.sqrt(x.sum().item())
+    return x * factor
 
 
 READ: dict[str, Function] = {
     "complex": lambda x: x * complex(x.sum()).real,
-    "math": lambda x: x * math.exp(x.mean()),
-    "math of item": lambda x: x * math.sqrt(x.sum().item() + 1),
+    "math": lambda x: x * math.sinh(x.mean()),
+    "math of item": lambda x: x * math.gamma(x.sum().item() + 1),
     "floor": lambda x: x * math.floor(x.sum()),
     "range": lambda x: torch.stack([x.sum() for _ in range(int(x.abs().sum()))]),
     "index of a list": lambda x: [x, -x][int(x.sum() > 0)],
     "NumPy": lambda x: x * float(np.asarray(x).sum()),
     "caught": caught,
+    "suppressed": suppressed,
 }
 READ_BY_CALLS: dict[str, Function] = {
     "float": lambda x: x * float(x.sum()),
     "int": lambda x: x * int(x.sum()),
     "item": lambda x: x * float(x.sum().item()),
     "int of a bool": lambda x: x * int(x.sum() > 0),
+    "exp": lambda x: x * math.exp(x.mean()),
+    "sqrt of item": lambda x: x * math.sqrt(abs(x.sum().item()) + 1),
     "float of a bool": lambda x: x * float((x > 1).any()),
     "slice": lambda x: x[:, : int(x.abs().sum()) % 4],
     "argument": lambda x: torch.full((2,), float(x.sum())),

@@ -8,6 +8,7 @@ import builtins
 import contextlib
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType
 from typing import Any
@@ -16,6 +17,7 @@ import sympy
 import torch
 
 from opbridge.capture.patching import patch
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import is_fake
 from opbridge.torch_compat import symbols as points
@@ -96,11 +98,15 @@ def _of_size(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Call
 
 
 def _of_number(function: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
-    """``_of_size``, which also calls ``symbolic`` for numbers of data."""
+    """``_of_size``, which also calls ``symbolic`` for numbers of data, unless the model catches the error of a number
+    that has no result."""
 
     def call(*args: Any) -> Any:
         numbers = [_item(each) if is_fake(each) else each for each in args]
-        result = symbolic(*numbers) if any(type(each) in _SYMBOLS for each in numbers) else NotImplemented
+        of_data = [each for each in numbers if type(each) in _SYMBOLS and not _is_size(each)]
+        if of_data and in_try_block(sys._getframe(1), (ValueError, OverflowError)):
+            return function(*numbers)
+        result = symbolic(*numbers) if of_data or any(map(_is_size, numbers)) else NotImplemented
         return function(*numbers) if result is NotImplemented else result
 
     return call
