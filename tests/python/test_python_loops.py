@@ -199,6 +199,16 @@ def found_and_padded(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs)
 
 
+def in_a_function_by_parity(self: Any, x: torch.Tensor) -> Any:
+    def update(h: torch.Tensor, t: int) -> torch.Tensor:
+        return h + x[:, t] if t % 2 == 0 else h
+
+    h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        h = update(h, t)
+    return h
+
+
 RIGHT = (
     cells,
     state_is_none,
@@ -220,6 +230,7 @@ RIGHT = (
     comprehension,
     constants_of_the_steps,
     found_and_padded,
+    in_a_function_by_parity,
 )
 
 
@@ -483,10 +494,8 @@ def written_afterwards(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(rows, 1)
 
 
-def in_a_function_by_parity(self: Any, x: torch.Tensor) -> Any:
-    def update(h: torch.Tensor, t: int) -> torch.Tensor:
-        return h + x[:, t] if t % 2 == 0 else h
-
+def in_a_lambda_by_parity(self: Any, x: torch.Tensor) -> Any:
+    update = lambda h, t: h + x[:, t] if t % 2 == 0 else h  # noqa: E731
     h = torch.zeros(x.shape[0], 6)
     for t in range(x.shape[1]):
         h = update(h, t)
@@ -525,7 +534,7 @@ REFUSED = (
     (list_of_others, "outside of the loop"),
     (deque_of_others, "outside of the loop"),
     (written_afterwards, "a branch or a loop returns unchanged"),
-    (in_a_function_by_parity, "by their number in a function"),
+    (in_a_lambda_by_parity, "by their number in a function"),
     (imported_in_a_step, "the model fixes it to 7"),
     (left_early, "the model fixes it to 7"),
     (differentiated, "no gradients"),
