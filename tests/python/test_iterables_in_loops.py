@@ -54,7 +54,8 @@ def reduced(x: torch.Tensor) -> Any:
 
 def reduced_from_a_value(x: torch.Tensor) -> Any:
     pair = reduce(lambda pair, row: (pair[0] + row, pair[1] / 2 + row), x, (x.new_zeros(4), x.new_ones(4)))
-    return functools.reduce(lambda state, i: state + x[i] * i, range(len(x)), 0), *pair
+    greatest = reduce(torch.maximum, map(twice, x.unbind(0)))
+    return functools.reduce(lambda state, i: state + x[i] * i, range(len(x)), 0), greatest, *pair
 
 
 def accumulated(x: torch.Tensor) -> Any:

@@ -314,3 +314,48 @@ def test_refuses_other_uses_of_parts(function: Callable[..., Any], tmp_path: pat
     with pytest.raises(opbridge.UnsupportedError):
         opbridge.export(function, (torch.rand(4, 4),), tmp_path / "model.onnx", dynamic_shapes=ROWS)
     assert not (tmp_path / "model.onnx").exists()
+
+
+class InWindows(nn.Module):
+    """Attention asks whether a part is empty, which data seem to decide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.layer(part[None])[0] for part in x.split(3)])
+
+
+@CAPTURES
+def test_layers_that_ask_for_the_size_of_a_part(capture: Any, tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        agrees(InWindows().eval(), SHAPES, ROWS, capture, tmp_path)
+
+
+def answers_that_hold_in_each_step(x: torch.Tensor) -> Any:
+    total = x.sum(0)
+    for start in range(0, x.shape[0], 2):
+        part = x[start : start + 2]
+        total = total * 1000 if part.shape[0] == 0 or start >= x.shape[0] else total + part.sum(0)
+        if part.shape[0] != 2:
+            total = total - 4
+        if start + 2 <= x.shape[0]:
+            total = total + x[start + 1]
+        if start == 0:
+            total = total * 2
+    for i in range(x.shape[0] - 1, -1, -1):
+        if i < 0 or i > x.shape[0] - 1:
+            total = total * 99
+        if i > x.shape[0] - 2:
+            total = total + 3
+        for j in range(i):
+            total = total + x[j] * (77 if j >= i else 1) * (5 if j + 1 == i else 1)
+    return total
+
+
+@CAPTURES
+def test_answers_about_the_number_of_a_step(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(answers_that_hold_in_each_step, SHAPES, ROWS, capture, tmp_path)

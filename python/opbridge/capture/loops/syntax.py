@@ -60,7 +60,7 @@ _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _BOOL = frozenset({"bool"})
 _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _BOOL
-_READING = {"reduce", *(function.__name__ for function in READING)}
+_READING = frozenset(function.__name__ for function in READING)
 
 
 def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
@@ -381,6 +381,11 @@ class _Rewriting(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if (name := self._called(node, _OF_ALL_ITEMS)) and node.args:
             return self._of_all_items(node, name)
+        match node:
+            case ast.Call(ast.Name("reduce") | ast.Attribute(_, "reduce"), [function, items, *others]):
+                self.has_calls = True
+                given = [self.visit(function), self._items(items), *map(self.visit, others)]
+                return placed(call("called", [node.func, *given], node.keywords), node)
         self.generic_visit(node)
         if self._rewrites_branches and self._called(node, _BOOL):
             self.has_calls = True
@@ -393,7 +398,6 @@ class _Rewriting(ast.NodeTransformer):
             self.has_calls |= node.func.attr != "unbind"
             return placed(call("parts", [owner, method, *node.args], node.keywords), node)
         if isinstance(node.func, (ast.Name, ast.Attribute)) and _last_name(node.func) in _READING:
-            self.has_calls |= _last_name(node.func) == "reduce"
             return placed(call("called", [node.func, *node.args], node.keywords), node)
         return node
 
@@ -404,6 +408,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def _of_all_items(self, node: ast.Call, name: str) -> ast.AST:
         """``list(…)``, ``tuple(…)`` or ``sum(…)``."""
+        self.has_calls |= name == "sum"
         items = node.args[0]
         if isinstance(items, ast.GeneratorExp):
             node.args[0] = placed(ast.ListComp(items.elt, items.generators), items)
@@ -422,6 +427,7 @@ class _Rewriting(ast.NodeTransformer):
             changed: ast.expr = self.visit(node)
             return changed
         if not name:
+            self.has_calls = True
             self.generic_visit(node)
             return placed(call("called", [node.func, *node.args], node.keywords), node)
         plain = node.args if name == "range" else node.args[:1] if name == "map" else []

@@ -32,7 +32,7 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicS
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
 from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
 from opbridge.capture.symbolic_sizes.size_checks import is_check, is_without_effect, passing_truth
-from opbridge.capture.symbolic_sizes.slices import are_always_equal
+from opbridge.capture.symbolic_sizes.slices import answer_in_step, are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.capture.symbolic_sizes.whole_tests import whole_test
@@ -78,6 +78,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if not fixed and isinstance(hint := self.hint, bool) and sizes.branches.is_decided(asked, hint):
             return hint
         if not fixed and free_unbacked_symbols(asked):
+            if (answer := answer_in_step(asked, env)) is not None:
+                return answer
             truth = passing_truth(asking_frame(frame))
             if truth is None and not asked_by_model(frame):
                 truth = truth_of_elements(asked)

@@ -116,6 +116,36 @@ def is_never_negative(number: Any) -> bool:
     return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
 
 
+def answer_in_step(relation: Any, env: Any) -> bool | None:
+    """The answer to a relation of integers that holds in each step of a loop, as that its part of an axis is not empty;
+    None if there is none, or the relation is not of the number of a step."""
+    numbers = _greatest.get(env, {})
+    if not isinstance(relation, sympy.core.relational.Relational) or relation.free_symbols.isdisjoint(numbers):
+        return None
+    if not all(side.is_integer for side in relation.args):
+        return None
+    difference = relation.lhs - relation.rhs
+    at_least, at_most = _is_never_negative(difference, env), _is_never_negative(-difference, env)
+    above, below = _is_never_negative(difference - 1, env), _is_never_negative(-difference - 1, env)
+    match relation:
+        case sympy.Eq() | sympy.Ne():
+            return isinstance(relation, sympy.Ne) if above or below else None
+        case sympy.Gt() | sympy.Le():
+            return isinstance(relation, sympy.Gt) == above if above or at_most else None
+        case sympy.Ge() | sympy.Lt():
+            return isinstance(relation, sympy.Ge) == at_least if at_least or below else None
+    return None
+
+
+def _is_never_negative(expr: Any, env: Any) -> bool:
+    for term in sympy.Add.make_args(expr):
+        if isinstance(term, (Min, Max)):
+            of_all = all if isinstance(term, Min) else any
+            return of_all(_is_never_negative(expr - term + each, env) for each in term.args)
+    bounds = itertools.islice(_bounds(sympy.expand(expr), env, below=True), _MOST_BOUNDS)
+    return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
+
+
 def are_always_equal(size: Any, other: Any) -> bool:
     """Whether two sizes are the same, as those of ``x[2:]`` and ``x[:-2]``: torch writes ``n - Min(2, n)`` for one and
     ``Max(0, n - 2)`` for the other; or those of an image that is padded to a multiple and of its convolution."""
