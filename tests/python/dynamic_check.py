@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,13 @@ def agrees(
     for sizes in shapes:
         opbridge.verify(path, model, tuple(make(*shape) for shape in sizes))
     return onnx.load(path)
+
+
+def agrees_without_warnings(*args: Any) -> onnx.ModelProto:
+    """``agrees``, where nothing is taken from the example."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        return agrees(*args)
 
 
 def agrees_on(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from dynamic_check import CAPTURES, agrees
+from dynamic_check import CAPTURES, agrees, agrees_without_warnings
 from torch import nn
 
 import opbridge
@@ -194,9 +193,7 @@ RIGHT = (
 @CAPTURES
 @pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
 def test_agrees_for_any_number_of_parts(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", opbridge.TraceWarning)
-        agrees(function, SHAPES, ROWS, capture, tmp_path)
+    agrees_without_warnings(function, SHAPES, ROWS, capture, tmp_path)
 
 
 @CAPTURES
@@ -210,9 +207,7 @@ def test_parts_that_are_unpacked(capture: Any, tmp_path: pathlib.Path) -> None:
             first = first + row
         return first, second, one.sum() - other.sum(), third
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", opbridge.TraceWarning)
-        agrees(model, [[(5, 4)], [(6, 4)]], ROWS, capture, tmp_path)
+    agrees_without_warnings(model, [[(5, 4)], [(6, 4)]], ROWS, capture, tmp_path)
 
 
 def test_one_layer_for_each_chunk(tmp_path: pathlib.Path) -> None:
@@ -330,9 +325,7 @@ class InWindows(nn.Module):
 
 @CAPTURES
 def test_layers_that_ask_for_the_size_of_a_part(capture: Any, tmp_path: pathlib.Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", opbridge.TraceWarning)
-        agrees(InWindows().eval(), SHAPES, ROWS, capture, tmp_path)
+    agrees_without_warnings(InWindows().eval(), SHAPES, ROWS, capture, tmp_path)
 
 
 def answers_that_hold_in_each_step(x: torch.Tensor) -> Any:

@@ -199,8 +199,7 @@ def _split(
         return None
     if type(split_size) is int and split_size == 1:
         return ListOfRows([Rows(tensor.movedim(dim, 0).unsqueeze(dim + 1 if dim >= 0 else dim))])
-    parts = Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim))
-    return parts if type(fixed(parts.length)) is torch.SymInt else None
+    return _if_many(Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim)))
 
 
 def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | None:
@@ -209,7 +208,11 @@ def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | No
     size: Any = tensor.shape[dim]
     if type(chunks) is torch.SymInt and chunks.node.expr == size.node.expr:
         return _split(tensor, 1, dim)
-    parts = Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim), chunks)
+    return _if_many(Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim), chunks))
+
+
+def _if_many(parts: Split) -> Split | None:
+    """The parts, if their number is symbolic."""
     return parts if type(fixed(parts.length)) is torch.SymInt else None
 
 

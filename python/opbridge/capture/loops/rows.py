@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -37,19 +38,20 @@ def item_like(items: Any) -> Any:
     return items[0]
 
 
-class AsTensor:
+class AsTensor(abc.ABC):
     """Passes the variable ``index`` of functions, a list, as a tensor, whose size along ``axis`` grows with it."""
 
     def __init__(self, index: int, axis: int) -> None:
         self.index = index
         self.axis = axis
 
+    @abc.abstractmethod
     def tensor_of(self, items: Any) -> torch.Tensor:
         """The tensor for the list. Raises NotRecorded if it has other items."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def list_of(self, tensor: torch.Tensor) -> Any:
-        raise NotImplementedError
+        """The list for the tensor."""
 
     def tensors(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The variables with the tensor for the list."""

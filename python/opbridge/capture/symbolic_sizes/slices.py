@@ -112,7 +112,11 @@ def is_never_negative(number: Any) -> bool:
     if not isinstance(number, torch.SymInt):
         return bool(number >= 0)
     env: Any = number.node.shape_env
-    bounds = itertools.islice(_bounds(number.node.expr, env, below=True), _MOST_BOUNDS)
+    return _is_bounded_by_zero(number.node.expr, env)
+
+
+def _is_bounded_by_zero(expr: Any, env: Any) -> bool:
+    bounds = itertools.islice(_bounds(expr, env, below=True), _MOST_BOUNDS)
     return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
 
 
@@ -138,12 +142,12 @@ def answer_in_step(relation: Any, env: Any) -> bool | None:
 
 
 def _is_never_negative(expr: Any, env: Any) -> bool:
+    """The same of a sum with minima and maxima, of which each operand is taken."""
     for term in sympy.Add.make_args(expr):
         if isinstance(term, (Min, Max)):
             of_all = all if isinstance(term, Min) else any
             return of_all(_is_never_negative(expr - term + each, env) for each in term.args)
-    bounds = itertools.islice(_bounds(sympy.expand(expr), env, below=True), _MOST_BOUNDS)
-    return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
+    return _is_bounded_by_zero(sympy.expand(expr), env)
 
 
 def are_always_equal(size: Any, other: Any) -> bool:
