@@ -159,6 +159,7 @@ class Node {
   Dims range() const;
   Dims of_greatest() const;
   Dims windows() const;
+  Dims spread_windows() const;
 
   std::string_view op_;
   std::span<const Value> inputs_;
@@ -319,6 +320,31 @@ std::optional<std::vector<Dim>> Node::windows() const {
   return dims;
 }
 
+// The dims (batch, channels, spatial…) of ConvTranspose.
+std::optional<std::vector<Dim>> Node::spread_windows() const {
+  std::vector<Dim> dims = inputs_[0].dims();
+  const std::vector<Dim>& weight = inputs_[1].dims();
+  if (dims.size() < 3 || weight.size() != dims.size()) return std::nullopt;
+  const size_t axes = dims.size() - 2;
+  const auto of_axes = [&](std::string_view name, int64_t value) {
+    return attribute(name, std::vector<int64_t>(axes, value));
+  };
+  if (attribute<std::string>("auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
+  if (!attribute<std::vector<int64_t>>("output_shape", {}).empty()) return std::nullopt;
+  const auto strides = of_axes("strides", 1), dilations = of_axes("dilations", 1),
+             padding = of_axes("output_padding", 0);
+  const auto pads = attribute("pads", std::vector<int64_t>(2 * axes, 0));
+  for (const auto& each : {strides, dilations, padding})
+    if (each.size() != axes) return std::nullopt;
+  if (pads.size() != 2 * axes) return std::nullopt;
+  dims[1] = weight[1] * Dim(attribute<int64_t>("group", 1));
+  for (size_t i = 0; i < axes; ++i) {
+    dims[i + 2] = (dims[i + 2] - 1) * Dim(strides[i]) + Dim(dilations[i]) * (weight[i + 2] - 1) + 1 +
+                  Dim(padding[i] - pads[i] - pads[axes + i]);
+  }
+  return dims;
+}
+
 std::optional<std::vector<Dim>> Node::dims() const {
   const std::string_view op = op_;
   const std::vector<Dim>& first = inputs_[0].dims();
@@ -354,6 +380,7 @@ std::optional<std::vector<Dim>> Node::dims() const {
   if (op.starts_with("Reduce"))
     return reduced(numbers(1, "axes"), attribute<int64_t>("noop_with_empty_axes", 0) == 0);
   if (op == "Conv" || op == "MaxPool" || op == "AveragePool" || op == "LpPool") return windows();
+  if (op == "ConvTranspose") return spread_windows();
   if (op.starts_with("Global") && rank > 2) {
     std::vector<Dim> dims(first.begin(), first.begin() + 2);
     dims.resize(rank, Dim(1));

@@ -86,6 +86,15 @@ TEST_F(ShapeInference, Windows) {
                       attr("dilations", std::vector<int64_t>{2, 1}))),
             "n, 6, 4, 3");
   EXPECT_EQ(dims(g.op("Conv", x, weight, attr("auto_pad", "SAME_UPPER"))), "unranked");
+  const Value back = input({3, 2, 3, 2});
+  EXPECT_EQ(dims(g.op("ConvTranspose", x, back)), "n, 2, 11, 9");
+  EXPECT_EQ(dims(g.op("ConvTranspose", x, back, attr("strides", std::vector<int64_t>{2, 3}),
+                      attr("pads", std::vector<int64_t>{1, 0, 1, 1}), attr("group", 3),
+                      attr("output_padding", std::vector<int64_t>{0, 2}),
+                      attr("dilations", std::vector<int64_t>{2, 1}))),
+            "n, 6, 19, 24");
+  EXPECT_EQ(dims(g.op("ConvTranspose", x, back, attr("output_shape", std::vector<int64_t>{20, 20}))),
+            "unranked");
   const Attr kernel = attr("kernel_shape", std::vector<int64_t>{2, 2});
   EXPECT_EQ(dims(g.op("MaxPool", x, kernel)), "n, 3, 8, 7");
   EXPECT_EQ(dims(g.op("AveragePool", x, kernel, attr("ceil_mode", 1))), "unranked");

@@ -49,14 +49,14 @@ def test_float64_of_a_dynamic_size_needs_another_runtime(transposed, tmp_path):
     assert [node.op_type for node in program.model_proto.graph.node] == ["ConvTranspose" if transposed else "Conv"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(("stride", "added", "dilation", "padding"), [(1, 2, 4, 0), (1, 3, 4, 1), (3, 4, 5, 0)])
 def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtype):
     torch.manual_seed(0)
     x, weight, bias = (torch.rand(shape, dtype=dtype) for shape in [(2, 2, 3, 4), (2, 3, 2, 2), (3,)])
     # Products of float64 need images of a constant size.
-    dynamic = ({2 if dtype is torch.float32 else 0: torch.export.Dim.DYNAMIC}, {}, {})
-    smaller = x[:, :, :1] if dtype is torch.float32 else x[:1]
+    dynamic = ({0 if dtype is torch.float64 else 2: torch.export.Dim.DYNAMIC}, {}, {})
+    smaller = x[:1] if dtype is torch.float64 else x[:, :, :1]
     how = (stride, padding, (added, 0), 1, dilation)
     check(
         lambda x, w, b: F.conv_transpose2d(x, w, b, *how),

@@ -352,3 +352,22 @@ def answers_that_hold_in_each_step(x: torch.Tensor) -> Any:
 @CAPTURES
 def test_answers_about_the_number_of_a_step(capture: Any, tmp_path: pathlib.Path) -> None:
     agrees(answers_that_hold_in_each_step, SHAPES, ROWS, capture, tmp_path)
+
+
+class ByRangeOfPart(nn.Module):
+    """torch writes the size of a part in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decay = nn.Parameter(torch.linspace(0.5, 0.9, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = []
+        for part in x.split(3):
+            parts.append(part * self.decay ** torch.arange(part.shape[0], 0, -1)[:, None])
+        return torch.cat(parts)
+
+
+@CAPTURES
+def test_parts_broadcast_with_ranges_of_their_size(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(ByRangeOfPart().eval(), SHAPES, ROWS, capture, tmp_path)

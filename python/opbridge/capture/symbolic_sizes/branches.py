@@ -257,7 +257,8 @@ def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, file, line)
         # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
-        broadcasts = isinstance(asked, sympy.Eq) and (_broadcasts(frame, self.shape_env) or asked_by_cpp(file))
+        differ = isinstance(asked, sympy.Eq) and not are_always_equal(*asked.args)
+        broadcasts = differ and (_broadcasts(frame, self.shape_env) or asked_by_cpp(file))
         if broadcasts and any(asserted_minimum(self.shape_env, side) < 2 for side in asked.args):
             if not all(map(free_unbacked_symbols, asked.args)):
                 sides = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
