@@ -14,7 +14,12 @@ import torch.nn.functional as F
 from dynamic_check import CAPTURES, agrees, agrees_without_warnings
 
 import opbridge
-from opbridge.capture.symbolic_sizes.multiples import is_always_quotient, quotient, simplify_multiple
+from opbridge.capture.symbolic_sizes.multiples import (
+    is_always_quotient,
+    quotient,
+    simplify_multiple,
+    with_least_dividends,
+)
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.torch_compat.symbols import FloorDiv, IntTrueDiv, Mod, PythonMod
 
@@ -32,6 +37,8 @@ HALF = FloorDiv(X, 2)
         2 * X + 3 + PythonMod(-2 * X - 3, 8),
         6 * X + PythonMod(-5 * X - Mod(X, 5), 5),
         6 * X + 3 * PythonMod(-2 * X, 4),
+        X - Mod(X, 4),
+        X + 5 - PythonMod(X - 1, 4),
     ],
     ids=str,
 )
@@ -46,6 +53,24 @@ def test_what_is_rounded_up_occurs_once(size: Any) -> None:
 )
 def test_other_sizes_stay(size: Any) -> None:
     assert simplify_multiple(size) is size
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (X + PythonMod(-X, 4), 4 * FloorDiv(X + 3, 4)),
+        (X + Mod(4 - Mod(X, 4), 4), X + PythonMod(-X, 4)),
+        (X - Mod(X, 4), 4 * FloorDiv(X, 4)),
+        (-FloorDiv(-X, 4), FloorDiv(X + 3, 4)),
+        (FloorDiv(7 - X, 3), 2 - FloorDiv(X + 1, 3)),
+        (PythonMod(2 - 3 * X, 5) + 3 * X, 2 + 5 * FloorDiv(3 * X + 2, 5)),
+    ],
+    ids=str,
+)
+def test_the_same_sizes_have_one_form(one: Any, other: Any) -> None:
+    assert all(one.subs(X, number) == other.subs(X, number) for number in range(60))
+    assert with_least_dividends(one) == with_least_dividends(other)
+    assert not are_always_equal(one, other + 1)
 
 
 @CAPTURES

@@ -13,9 +13,10 @@ import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
 from opbridge.capture.loops.parts import Split
+from opbridge.capture.symbolic_sizes.multiples import ratio
+from opbridge.capture.symbolic_sizes.slices import are_always_equal, is_never_negative
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.symbols import always
 
 # The names of functions of itertools for which the runtime has others, which make no iterators.
 LOOPING = frozenset({"accumulate", "pairwise", "islice"})
@@ -61,12 +62,12 @@ def items_of(iterable: Any) -> Any:
 def range_of(*limits: Any) -> Any:
     """``range``, also of symbols: a Range if the number of items is symbolic."""
     start, stop, step = (0, *limits, 1) if len(limits) == 1 else (*limits, 1)[:3]
-    if torch.SymInt not in map(type, limits) or type(step) is not int or step == 0:
+    goes_up = is_never_negative(step) if type(step) is torch.SymInt else type(step) is int and step > 0
+    goes_down = type(step) is int and step < 0
+    if torch.SymInt not in map(type, limits) or not (goes_up or goes_down):
         return range(*limits)
-    count = stop - start
-    if step != 1:
-        count = (count + step + (-1 if step > 0 else 1)) // step
-    count = fixed(count)
+    distance, by = (stop - start, step) if goes_up else (start - stop, -step)
+    count = fixed((distance + by - 1) // by)
     if type(count) is not torch.SymInt:
         return range(*limits)
     return Range(start, not_negative(count), step)
@@ -74,8 +75,7 @@ def range_of(*limits: Any) -> Any:
 
 def not_negative(count: torch.SymInt) -> Any:
     """0 for a number that is negative for some sizes, and is then."""
-    is_never = always(count.node.shape_env, count.node.expr >= 0) is not None
-    return count if is_never else torch.sym_max(count, 0)
+    return count if is_never_negative(count) else torch.sym_max(count, 0)
 
 
 class Counted:
@@ -197,17 +197,26 @@ def _split(
     split_size = split_size_or_sections if split_size is None else split_size
     if type(split_size) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
         return None
-    if type(split_size) is int and split_size == 1:
-        return ListOfRows([Rows(tensor.movedim(dim, 0).unsqueeze(dim + 1 if dim >= 0 else dim))])
+    if type(split_size) is int and split_size > 0 and _is_multiple(tensor.shape[dim], split_size):
+        axis = dim % tensor.dim()
+        parts = tensor.unflatten(axis, (-1, split_size))  # type: ignore[no-untyped-call]
+        return ListOfRows([Rows(parts.movedim(axis, 0))])
     return _if_many(Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim)))
+
+
+def _is_multiple(size: Any, number: int) -> bool:
+    rest = fixed(size % number)
+    if type(rest) is int:
+        return rest == 0
+    return are_always_equal(size.node.expr, (size // number * number).node.expr)
 
 
 def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | None:
     if type(chunks) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
         return None
     size: Any = tensor.shape[dim]
-    if type(chunks) is torch.SymInt and chunks.node.expr == size.node.expr:
-        return _split(tensor, 1, dim)
+    if type(chunks) is torch.SymInt and (number := ratio(size.node.expr, chunks.node.expr)) is not None:
+        return _split(tensor, number, dim)
     return _if_many(Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim), chunks))
 
 

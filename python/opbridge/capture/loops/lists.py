@@ -248,7 +248,7 @@ class ListOfNumbers(UnreadList):
 class Range(UnreadList):
     """Stands for ``range(start, start + count * step, step)``."""
 
-    def __init__(self, start: Any, count: torch.SymInt, step: int) -> None:
+    def __init__(self, start: Any, count: torch.SymInt, step: Any) -> None:
         super().__init__(unread())
         self._start = start
         self._count = count

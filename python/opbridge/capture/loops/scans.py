@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.loops.growth import Growth
 from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import (
     ListOfNumbers,
@@ -24,6 +25,7 @@ from opbridge.capture.loops.lists import (
     note_copies,
     values_of_numbers,
 )
+from opbridge.capture.loops.parts import ListOfParts
 from opbridge.capture.loops.rows import READABLE, AsTensor, item_like, list_as_tensor
 from opbridge.capture.loops.runtime import Step
 from opbridge.capture.loops.variables import (
@@ -76,7 +78,7 @@ class _Changes(NotRecorded):
 class _Lengthens(NotRecorded):
     """A step makes the tensor that is the leaf with this index longer: ``by`` how much along each axis."""
 
-    def __init__(self, index: int, by: list[Any]) -> None:
+    def __init__(self, index: int, by: list[Growth]) -> None:
         self.index = index
         self.by = by
 
@@ -106,9 +108,10 @@ class Loop(Variables):
             self._state = Attributes(step, items.get)
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
-        self.lengthened: dict[int, list[Any]] = {}  # by how much each step does so, along each axis
+        self.lengthened: dict[int, list[Growth]] = {}  # by how much each step does so, along each axis
         self.may_vary = may_vary
         self.varying: dict[int, set[int]] = {}  # the axes of leaves whose sizes steps change otherwise
+        self.resized: set[int] = set()  # the leaves that stand for lists, and may vary
 
     @property
     def carried(self) -> list[int]:
@@ -140,12 +143,14 @@ class Loop(Variables):
                 return self._with_tensor(self.variables[found.index])
             except _Lengthens as found:
                 self.lengthened[found.index] = found.by
+                self.varying.pop(found.index, None)
             except Resizes as found:
                 return self._with_list(list_as_tensor(found, self, self.shared, self.known))
             except Varies as found:
-                if not self.may_vary:
+                if not self.may_vary and found.index not in self.resized:
                     raise
-                self.lengthened.pop(found.index, None)
+                if self.lengthened.pop(found.index, None):
+                    self.resized.discard(found.index)
                 found.note_in(self.varying)
             except Reads as found:
                 if found.loop is not self:
@@ -164,7 +169,7 @@ class Loop(Variables):
         """An unknown value like the leaf has after ``done`` steps."""
         value = self.leaves[leaf]
         if leaf in self.lengthened:
-            shape = [size + by * done for size, by in zip(value.shape, self.lengthened[leaf], strict=True)]
+            shape = [size + by.after(done) for size, by in zip(value.shape, self.lengthened[leaf], strict=True)]
             with self.recorder.pause():
                 value = value.new_empty(shape)
         return standing_for(value, self.recorder, done.node.shape_env, self.varying.get(leaf, ()))
@@ -202,7 +207,8 @@ class Loop(Variables):
         loop = copy.copy(self)
         Variables.__init__(loop, lists.tensors(self.values), self.whole)
         loop.counting, loop.lengthened = set(), {}
-        loop.varying = {loop.variables.index(lists.index): {lists.axis}}
+        leaf = loop.variables.index(lists.index)
+        loop.varying, loop.resized = {leaf: {lists.axis}}, {leaf}
         loop.step = step
         return lists.lists(loop.recorded())
 
@@ -291,6 +297,7 @@ class _Step:
         with recorder.enter(self.body), forget_facts(env):
             take(recorder, [*before.values(), index])
             note_step(index, count)
+            self._number = index
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
             self._growing = {i: self._list(i, index) for i in loop.growing}
@@ -316,6 +323,8 @@ class _Step:
         value = self._loop.leaves[leaf]
         if isinstance(value, Slots):
             return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
+        if isinstance(value, ListOfParts):
+            raise Resizes(value, value.pieces[0], value.axis)
         if not isinstance(value, READABLE):
             return Growing(self._loop, leaf, value, len(value) + index)
         with self._loop.recorder.pause():
@@ -370,9 +379,9 @@ class _Step:
             if i not in before and type(leaf) in BOOLS and type(now) in BOOLS and now is not leaf:
                 raise _Changes(i)
             by = self._lengthening(before.get(i, leaf), now)
-            if by and list(map(expression_of, by)) == list(map(expression_of, loop.lengthened.get(i, []))):
+            if by and by == loop.lengthened.get(i):
                 continue
-            if by and i not in loop.lengthened and i not in loop.varying:
+            if by and i not in loop.lengthened and (i not in loop.varying or i in loop.resized):
                 raise _Lengthens(i, by)
             check_alike(i, before.get(i, leaf), now, loop.varying.get(i, set()))
         for i, items in self.appended.items():
@@ -395,15 +404,19 @@ class _Step:
         if differing:
             raise NotRecorded
 
-    def _lengthening(self, before: Any, now: Any) -> list[Any] | None:
+    def _lengthening(self, before: Any, now: Any) -> list[Growth] | None:
         """How much longer a tensor is along each axis; None if it is not a tensor with the same axes that is."""
         if not isinstance(before, torch.Tensor) or not isinstance(now, torch.Tensor):
             return None
         if now.dtype != before.dtype or now.dim() != before.dim():
             return None
         by = [fixed(after - size) for after, size in zip(now.shape, before.shape, strict=True)]
-        is_longer = any(each != 0 for each in by if type(each) is int) or torch.SymInt in map(type, by)
-        return by if is_longer and all(is_known(each, self._known) for each in by) else None
+        if all(type(each) is int and each == 0 for each in by):
+            return None
+        try:
+            return [Growth(each, self._number, self._known) for each in by]
+        except ValueError:
+            return None
 
 
 def _is_extended(items: list[Any], before: list[Any]) -> bool:

@@ -44,6 +44,8 @@ from opbridge.torch_compat.symbols import (
     with_expression,
 )
 
+REMAINDERS = (Mod, PythonMod)
+
 
 @contextlib.contextmanager
 def shorten_expressions(branches: Branches) -> Iterator[None]:
@@ -150,29 +152,53 @@ def simplify_multiple(size: Any) -> Any:
 
 
 def _rounded_up(size: Any) -> Any:
-    for padding in size.args if isinstance(size, sympy.Add) else ():
-        if not isinstance(padding, (Mod, PythonMod)) or not padding.args[1].is_Integer:
+    """The same of a sum; also ``k * (x // k)`` for ``x - x % k``."""
+    for term in size.args if isinstance(size, sympy.Add) else ():
+        is_added = isinstance(term, REMAINDERS)
+        remainder = term if is_added else -term
+        if not isinstance(remainder, REMAINDERS) or not remainder.args[1].is_Integer or remainder.args[1] <= 0:
             continue
-        padded, multiple = size - padding, padding.args[1]
-        # The padding is (over - padded) % multiple.
-        over = sympy.expand(_without_remainders(padding.args[0], multiple) + padded)
-        if multiple > 0 and over.is_Integer:
-            over %= multiple
-            return multiple * FloorDiv(padded - over + multiple - 1, multiple) + over
+        rounded, (dividend, multiple) = size - term, remainder.args
+        # Padding is (over - rounded) % multiple, and what is cut is (rounded - over) % multiple.
+        without = _without_remainders(dividend, multiple)
+        over = sympy.expand(rounded + without if is_added else rounded - without)
+        if over.is_Integer:
+            least = over % multiple
+            up = multiple - 1 if is_added else 0
+            return multiple * FloorDiv(rounded - least + up, multiple) + least
     return size
 
 
 def with_least_dividends(size: Any) -> Any:
-    """``(x + k - 1) // k - 1`` for ``(x - 1) // k``, and so for all quotients: sizes that are rounded to the same
-    multiple have the same form."""
+    """``(x + k - 1) // k - 1`` for ``(x - 1) // k`` and for ``-1 - -x // k``, and so for all quotients and remainders:
+    sizes that are rounded to the same multiple have the same form."""
 
-    def whole_apart(above: Any, divisor: Any) -> Any:
-        offset = above.as_coeff_Add()[0]
-        if not divisor.is_Integer or not offset.is_Integer or divisor <= 0:
+    def quotient_of(above: Any, divisor: Any) -> Any:
+        if not divisor.is_Integer or divisor <= 0:
             return FloorDiv(above, divisor)
-        return FloorDiv(above - offset + offset % divisor, divisor) + offset // divisor
+        offset, rest = above.as_coeff_Add()
+        if not offset.is_Integer:
+            return FloorDiv(above, divisor)
+        if rest.could_extract_minus_sign():
+            return -quotient_of(divisor - 1 - above, divisor)
+        return FloorDiv(rest + offset % divisor, divisor) + offset // divisor
 
-    return sympy.expand(simplify_multiple(size).replace(FloorDiv, whole_apart))
+    def remainder_of(kind: Any) -> Callable[[Any, Any], Any]:
+        def remainder(above: Any, divisor: Any) -> Any:
+            is_number = divisor.is_Integer and divisor > 0
+            return above - divisor * FloorDiv(above, divisor) if is_number else kind(above, divisor)
+
+        return remainder
+
+    for kind in REMAINDERS:
+        size = size.replace(kind, remainder_of(kind))
+    return sympy.expand(sympy.expand(size).replace(FloorDiv, quotient_of))
+
+
+def ratio(size: Any, part: Any) -> int | None:
+    """``size / part`` if it is the same natural number for all sizes."""
+    number = sympy.cancel(with_least_dividends(size) / with_least_dividends(part))
+    return int(number) if number.is_Integer and number > 0 else None
 
 
 def is_always_quotient(expr: Any, number: int) -> bool:

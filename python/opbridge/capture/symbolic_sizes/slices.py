@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from opbridge.capture.patching import patch
-from opbridge.capture.symbolic_sizes.multiples import with_least_dividends
+from opbridge.capture.symbolic_sizes.multiples import REMAINDERS, with_least_dividends
 from opbridge.torch_compat.symbols import (
     DIFFERENCE_OF_SYMBOLS,
     INDEX_OF_SLICE,
@@ -112,12 +112,34 @@ def is_never_negative(number: Any) -> bool:
     if not isinstance(number, torch.SymInt):
         return bool(number >= 0)
     env: Any = number.node.shape_env
-    return _is_bounded_by_zero(number.node.expr, env)
+    expr = number.node.expr
+    return _is_never_negative(expr, env) or (
+        expr.has(*REMAINDERS) and _is_never_negative(with_least_dividends(expr), env)
+    )
 
 
-def _is_bounded_by_zero(expr: Any, env: Any) -> bool:
-    bounds = itertools.islice(_bounds(expr, env, below=True), _MOST_BOUNDS)
-    return any(_least(bound, env) > -1 for bound in bounds)  # the number is an integer
+def is_bounded_by_zero(expr: Any, env: Any) -> bool:
+    """The same of an expression of ``env``."""
+    return any(
+        _least(bound, env) > -1  # the number is an integer
+        for form in (expr, _in_last_steps(expr, env))
+        if form is not None
+        for bound in itertools.islice(_bounds(form, env, below=True), _MOST_BOUNDS)
+    )
+
+
+def _in_last_steps(expr: Any, env: Any) -> Any:
+    """The expression, not above ``expr``, with the greatest numbers of steps where it falls with them; None if it does
+    not."""
+    fallen = None
+    for number, greatest in _greatest.get(env, {}).items():
+        if number in expr.free_symbols:
+            expr = sympy.expand(expr)
+            factor = expr.coeff(number)
+            rest = expr - factor * number
+            if factor != 0 and number not in rest.free_symbols and is_bounded_by_zero(-factor, env):
+                fallen = expr = sympy.expand(rest + factor * greatest)
+    return fallen
 
 
 def answer_in_step(relation: Any, env: Any) -> bool | None:
@@ -141,13 +163,34 @@ def answer_in_step(relation: Any, env: Any) -> bool | None:
     return None
 
 
+def are_equal_if(size: Any, other: Any, asked: Any, answer: bool, env: Any) -> bool:
+    """Whether two sizes are equal wherever the relation ``asked`` has this answer, as that of what is padded to ``k``
+    if it is less than ``k``, and never more."""
+    natural = [sympy.Integer(0), *_natural_numbers(asked if answer else sympy.Not(asked))]
+    differences = sympy.sympify(size - other), sympy.sympify(other - size)
+    return all(any(_is_never_negative(each - known, env) for known in natural) for each in differences)
+
+
+def _natural_numbers(relation: Any) -> list[Any]:
+    """What is never negative where the relation of integers holds."""
+    match relation:
+        case sympy.Eq(args=(left, right)):
+            return [left - right, right - left]
+        case sympy.Ge(args=(left, right)) | sympy.Le(args=(right, left)):
+            return [left - right]
+        case sympy.Gt(args=(left, right)) | sympy.Lt(args=(right, left)):
+            return [left - right - 1]
+    return []
+
+
 def _is_never_negative(expr: Any, env: Any) -> bool:
     """The same of a sum with minima and maxima, of which each operand is taken."""
     for term in sympy.Add.make_args(expr):
-        if isinstance(term, (Min, Max)):
-            of_all = all if isinstance(term, Min) else any
-            return of_all(_is_never_negative(expr - term + each, env) for each in term.args)
-    return _is_bounded_by_zero(sympy.expand(expr), env)
+        sign, extremum = (1, term) if isinstance(term, (Min, Max)) else (-1, -term)
+        if isinstance(extremum, (Min, Max)):
+            of_all = all if isinstance(extremum, Min) == (sign > 0) else any
+            return of_all(_is_never_negative(expr - term + sign * each, env) for each in extremum.args)
+    return is_bounded_by_zero(sympy.expand(expr), env)
 
 
 def are_always_equal(size: Any, other: Any) -> bool:
@@ -171,18 +214,24 @@ def _bounds(expr: Any, env: Any, below: bool) -> Iterator[Any]:
     factor, rest = expr.as_coeff_Mul()
     if expr.is_Integer or expr.is_Symbol:
         yield expr
-        if not below and (greatest := _greatest.get(env, {}).get(expr)) is not None:
-            yield from _bounds(greatest, env, below)
     elif expr.is_Add:
         of_terms = (itertools.islice(_bounds(term, env, below), _MOST_BOUNDS) for term in expr.args)
         for terms in itertools.product(*of_terms):
             yield sympy.Add(*terms)
     elif factor != 1:
         yield from (factor * bound for bound in _bounds(rest, env, below == (factor > 0)))
-    elif isinstance(expr, FloorDiv) and expr.args[1].is_Integer and expr.args[1] > 0:
+    elif isinstance(expr, FloorDiv):
         above, divisor = expr.args
-        for bound in _bounds(above, env, below):
-            yield ((bound - divisor + 1) if below else bound) / divisor
+        if divisor.is_Integer and divisor > 0:
+            for bound in _bounds(above, env, below):
+                yield ((bound - divisor + 1) if below else bound) / divisor
+        else:
+            yield expr
+        if below and _are_natural(above, divisor, env):
+            yield sympy.Integer(0)
+    elif (multiple := _as_multiple(expr, env)) is not None:
+        above, divisor = multiple
+        yield from _bounds(above - divisor + 1 if below else above, env, below)
     elif isinstance(expr, Max if below else Min):
         for operand in expr.args:
             yield from _bounds(operand, env, below)
@@ -192,6 +241,25 @@ def _bounds(expr: Any, env: Any, below: bool) -> Iterator[Any]:
         )
     else:
         yield expr  # which may cancel
+        if below and expr.is_Mul and all(is_bounded_by_zero(each, env) for each in expr.args):
+            yield sympy.Integer(0)
+
+
+def _are_natural(dividend: Any, divisor: Any, env: Any) -> bool:
+    """Whether neither is negative; the divisor is not 0."""
+    return is_bounded_by_zero(divisor, env) and any(
+        is_bounded_by_zero(each, env) for each in (dividend, dividend - divisor + 1)
+    )
+
+
+def _as_multiple(expr: Any, env: Any) -> tuple[Any, Any] | None:
+    """``n`` and ``k`` of ``k * (n // k)``, if ``k`` is certainly not negative; it cannot be 0."""
+    if not expr.is_Mul:
+        return None
+    for quotient in expr.args:
+        if isinstance(quotient, FloorDiv) and expr == quotient * quotient.args[1]:
+            return quotient.args if is_bounded_by_zero(quotient.args[1], env) else None
+    return None
 
 
 def _least(linear: Any, env: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.symbolic_sizes.slices import are_equal_if
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
@@ -29,9 +30,9 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[[Any, An
 
 
 class Truth:
-    """A bool that the data of a tensor decide."""
+    """A bool that the data of a tensor decide; if these are sizes, they are ``asked`` for it."""
 
-    __slots__ = ("tensor",)
+    __slots__ = ("asked", "tensor")
     __class__ = property(lambda self: bool)  # for isinstance
 
     __add__, __radd__ = _arithmetic(operator.add)
@@ -44,8 +45,9 @@ class Truth:
     __lt__, __gt__ = _arithmetic(operator.lt)
     __le__, __ge__ = _arithmetic(operator.le)
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, asked: Any = None) -> None:
         self.tensor = tensor
+        self.asked = asked
 
     def __str__(self) -> str:
         raise UnsupportedError("the model makes a text of a bool that data decide")
@@ -110,7 +112,7 @@ def as_truth(value: Any) -> Any:
     """Makes a Truth of a symbol that depends on data. For other symbols, which depend on sizes, the program takes the
     branch of the example."""
     if type(value) is torch.SymBool and free_unbacked_symbols(value.node.expr):
-        return Truth(torch.scalar_tensor(value, dtype=torch.bool))
+        return Truth(torch.scalar_tensor(value, dtype=torch.bool), value.node.expr)
     return value
 
 
@@ -150,7 +152,7 @@ def record_branch(
     merge = _Merge(recorder, bodies, condition, known, with_numbers)
     results = [merge.values(*pair) for pair in zip(*made, strict=True)]
     with recorder.pause():
-        stand_ins = [_standing_for(pair, known, condition.tensor) for pair in merge.pairs]
+        stand_ins = [_standing_for(pair, known, condition) for pair in merge.pairs]
     for body, index in zip(bodies, (0, 1), strict=True):
         with recorder.enter(body):
             for pair in merge.pairs:
@@ -287,15 +289,17 @@ def symbols_before(tensor: Any) -> frozenset[Any]:
     return frozenset(tensor.fake_mode.shape_env.var_to_range)
 
 
-def _standing_for(pair: tuple[Any, Any], known: frozenset[Any], condition: Any) -> Any:
+def _standing_for(pair: tuple[Any, Any], known: frozenset[Any], condition: Truth) -> Any:
     """A tensor of the sizes of both; a size in which they differ depends on data, as an integer does."""
+    fake: Any = condition.tensor
+    env: Any = fake.fake_mode.shape_env
     if not isinstance(pair[0], torch.Tensor):
-        number = condition.fake_mode.shape_env.create_unbacked_symint()
+        number = env.create_unbacked_symint()
         if type(pair[0]) is type(pair[1]) is int:
             check(number >= min(pair))
             check(number <= max(pair))
         return number
-    sizes = [_common(a, b, known, pair) for a, b in zip(pair[0].shape, pair[1].shape, strict=True)]
+    sizes = [_common(a, b, known, condition.asked, env) for a, b in zip(pair[0].shape, pair[1].shape, strict=True)]
     return torch.empty(sizes, dtype=pair[0].dtype, device=pair[0].device)
 
 
@@ -303,11 +307,15 @@ def is_known(size: Any, known: frozenset[Any]) -> bool:
     return type(size) is int or size.node.expr.free_symbols <= known
 
 
-def _common(a: Any, b: Any, known: frozenset[Any], pair: Any) -> Any:
-    if expression_of(a) == expression_of(b) and is_known(a, known):
-        return a
-    fake: Any = pair[0] if hasattr(pair[0], "fake_mode") else pair[1]
-    return size_of_data(fake.fake_mode.shape_env)
+def _common(a: Any, b: Any, known: frozenset[Any], asked: Any, env: Any) -> Any:
+    """The size that is ``a`` if what is ``asked`` holds, and otherwise ``b``."""
+    one, other = map(expression_of, (a, b))
+    for size, answer in ((a, False), (b, True)):
+        if is_known(size, known) and (
+            one == other or (asked is not None and are_equal_if(one, other, asked, answer, env))
+        ):
+            return size
+    return size_of_data(env)
 
 
 def size_of_data(env: Any) -> torch.SymInt:
