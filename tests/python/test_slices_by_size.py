@@ -11,7 +11,7 @@ import torch
 from dynamic_check import CAPTURES, agrees
 
 import opbridge
-from opbridge.capture.symbolic_sizes.slices import is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.torch_compat import FakeTensorMode
 from opbridge.torch_compat.symbols import ShapeEnv
 

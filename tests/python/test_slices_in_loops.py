@@ -11,7 +11,7 @@ from dynamic_check import CAPTURES, agrees
 from loops_check import DYNAMIC, SHAPES, Model
 from torch.nn import functional
 
-from opbridge.capture.symbolic_sizes.slices import is_never_negative, note_step
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative, note_step
 from opbridge.torch_compat.symbols import ShapeEnv
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.symbolic_sizes.slices import is_bounded_by_zero
+from opbridge.capture.symbolic_sizes.bounds import is_bounded_by_zero
 from opbridge.torch_compat.symbols import Max, Min, expression_of
 
 _STEP = sympy.Symbol("step", integer=True, nonnegative=True)
@@ -25,16 +25,16 @@ class Growth:
     def __init__(self, by: Any, number: torch.SymInt, known: frozenset[Any]) -> None:
         """Raises ValueError if the sum of such steps is not known, in terms of the symbols ``known``."""
         self._env: Any = number.node.shape_env
-        self._by = sympy.sympify(expression_of(by)).xreplace({number.node.expr: _STEP})
-        if not self._by.free_symbols - {_STEP} <= known:
+        self.by = sympy.sympify(expression_of(by)).xreplace({number.node.expr: _STEP})
+        if not self.by.free_symbols - {_STEP} <= known:
             raise ValueError
-        self._same, self._parts = _parted(self._by, self._env)
+        self._same, self._parts = _parted(self.by, self._env)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Growth) and self._by == other._by
+        return isinstance(other, Growth) and self.by == other.by
 
     def __hash__(self) -> int:
-        return hash(self._by)
+        return hash(self.by)
 
     def after(self, steps: torch.SymInt) -> Any:
         """The sum of the first ``steps``."""

@@ -13,8 +13,9 @@ import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
 from opbridge.capture.loops.parts import Split
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.multiples import ratio
-from opbridge.capture.symbolic_sizes.slices import are_always_equal, is_never_negative
+from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
 

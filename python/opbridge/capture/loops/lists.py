@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from opbridge.capture.source import line_of_frame
-from opbridge.capture.symbolic_sizes.slices import is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, tensor_of_symbols, without_modes
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import UnreadList, unread
-from opbridge.capture.symbolic_sizes.slices import is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat.symbols import always, expression_of
 

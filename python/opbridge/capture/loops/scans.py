@@ -41,7 +41,7 @@ from opbridge.capture.loops.variables import (
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
-from opbridge.capture.symbolic_sizes.slices import note_step
+from opbridge.capture.symbolic_sizes.bounds import note_step
 from opbridge.capture.torchscript.branches import Truth, is_known, size_of_data
 from opbridge.capture.torchscript.loops import BOOLS, Varies, as_tensor, check_alike, fixed, standing_for, take
 from opbridge.capture.traced.bodies import Body, NotRecorded, WritesOutside

@@ -27,12 +27,13 @@ from opbridge.capture.symbolic_sizes.asking import (
     frame_of_python,
     refused,
 )
+from opbridge.capture.symbolic_sizes.bounds import answer_in_step
 from opbridge.capture.symbolic_sizes.decided import truth_of_elements
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
 from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
 from opbridge.capture.symbolic_sizes.size_checks import is_check, is_without_effect, passing_truth
-from opbridge.capture.symbolic_sizes.slices import answer_in_step, are_always_equal
+from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.capture.symbolic_sizes.whole_tests import whole_test

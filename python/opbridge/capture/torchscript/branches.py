@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.symbolic_sizes.slices import are_equal_if
+from opbridge.capture.symbolic_sizes.bounds import are_equal_if
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.traced.bodies import Body, NotRecorded
 from opbridge.capture.traced.recorder import Recorder
