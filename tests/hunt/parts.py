@@ -12,6 +12,25 @@ PARTS = (
     "outs = []\nfor part in {x2}.split(2, 1):\n    outs.append(part.cumsum(1))\n    outs.append(part[:, :1])\n"
     "{new} = torch.cat(outs, 1)",
     "{new} = torch.cat([part.T for part in {f2}.chunk(3)], 1)",
+    "{new} = torch.cat([part.cumsum(0) for part in {x}.split({k})]) + {x}",
+    "{new} = torch.cat([part.flip(0) for part in {f2}.chunk({k})]) - {f2}",
+    "outs = []\nfor i in range({k}, {x}.size(0), 2):\n    outs.append({x}[i : i + 2] * i)\n"
+    "{new} = torch.cat([{x}[:{k}], *outs]) + {x}",
+    "outs = []\nfor i in range({x}.size(0) - 1, -1, -2):\n    outs.append({x}[max(i - 1, 0) : i + 1])\n"
+    "{new} = torch.cat(outs) + {x}",
+    "{new} = torch.stack([{x}[max(0, i - 1) : min({x}.size(0), i + 2)].sum(0) for i in range({x}.size(0))]) + {x}",
+    "step = math.ceil({x}.size(0) / {k})\n"
+    "{new} = torch.cat([{x}[i : i + step].cumsum(0) for i in range(0, {x}.size(0), step)]) + {x}",
+    "rows = F.pad({f2}, (0, 0, 0, -{f2}.size(0) % 3))\nh, outs = rows[:3] * 0, []\nfor part in rows.split(3):\n"
+    "    h = h * 0.5 + part\n    outs.append(h)\n{new} = torch.cat(outs)[: {f2}.size(0)] + {f2}",
+    "rest = {f2}.size(0) % 2\nrows = F.pad({f2}, (0, 0, 0, 2 - rest)) if rest else {f2}\nouts = []\n"
+    "for i in range(rows.size(0) // 2):\n    outs.append(rows[i * 2 : i * 2 + 2] * rows[:2])\n"
+    "{new} = torch.stack(outs)",
+    "outs = []\nfor part in {f2}.split(3):\n    if part.size(0) < 3:\n"
+    "        part = F.pad(part, (0, 0, 0, 3 - part.size(0)))\n    outs.append(part)\n{new} = torch.stack(outs)",
+    "outs, seen = [], {f2}[:1] * 0\nfor part in {f2}.split(2):\n    seen = torch.cat([seen, part])[-2:]\n"
+    "    outs.append(part * torch.arange(part.size(0), 0, -1)[:, None] + seen.sum(0))\n{new} = torch.cat(outs) * {f2}",
+    "{new} = torch.stack([torch.arange(i, -1, -1).sum() + torch.arange(2 * i, i, -2).sum() for i in range({n})])",
     "parts = {x}.split({k})\n{new} = parts[0] * len(parts) + parts[-1].sum()",
     "{new} = torch.cat({x}.split(2)) + sum(part.sum() for part in {any}.split(2))",
     "{new}, {new2} = {x}.chunk(2)\n{new} = {new} + {new2}[:1]",

@@ -135,6 +135,14 @@ class Repeated(Codebook):
         return x
 
 
+class Indexed(Codebook):
+    """torch allocates the result of an index like what is indexed, of which the value is known."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        counts = self.counts[torch.arange(2)]
+        return x * 2 if (counts == 2).sum() == 1 else x
+
+
 class Initializing(Codebook):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x * 2 if self.initialized else x
@@ -209,7 +217,7 @@ class Counted(Codebook):
 
 @CAPTURES
 @SIZES
-@pytest.mark.parametrize("model", [Codebook, Repeated, Initializing, Number, Plain, Curved, Counted])
+@pytest.mark.parametrize("model", [Codebook, Repeated, Indexed, Initializing, Number, Plain, Curved, Counted])
 def test_tensors_of_the_model_may_be_read(model: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
     exported, path = model(), tmp_path / "model.onnx"
     with warnings.catch_warnings():

@@ -20,6 +20,7 @@ with look_up():
     expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
+CALL_ON_FAKES = PatchPoint(FakeTensorMode, "_dispatch_impl")  # of an operator
 FAKE_KERNEL = PatchPoint(FakeImplHolder, "kernel")  # of a custom operator
 COPY_OF_DATA = PatchPoint(meta_utils, "_safe_copy")  # to the real tensor that a fake one carries, which is new
 MAKE_CACHE_ENTRY = PatchPoint(FakeTensorMode, "_make_cache_entry")  # of a call, unless it raises NotCached
@@ -94,6 +95,7 @@ def makes_fakes() -> bool:
 
 
 __all__ = [
+    "CALL_ON_FAKES",
     "COPY_OF_DATA",
     "FAKE_KERNEL",
     "MAKE_CACHE_ENTRY",

@@ -17,9 +17,12 @@ import torch
 
 from opbridge.capture.patching import patch
 from opbridge.torch_compat import is_fake, version_of
-from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, makes_fakes, value_of
+from opbridge.torch_compat.fake_tensors import CALL_ON_FAKES, MAY_TURN_CONST, is_fake_of, makes_fakes, value_of
 
 MOST_ELEMENTS = 1024
+_ALLOCATING = frozenset(
+    {torch.ops.aten.new_empty.default, torch.ops.aten.new_empty_strided.default, torch.ops.aten.empty_like.default}
+)
 
 _state: list[torch.Tensor] = []  # the small tensors that the model registers
 
@@ -38,10 +41,24 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
         return bool(original(mode, tensor))
 
     try:
-        with patch(MAY_TURN_CONST, may_turn_const):
+        with patch(MAY_TURN_CONST, may_turn_const), _keep_nothing_uninitialized():
             yield
     finally:
         _state = before
+
+
+def _keep_nothing_uninitialized() -> contextlib.AbstractContextManager[None]:
+    """torch also keeps what memory holds that an operator allocates like that of a constant; its own kernels of fake
+    tensors allocate their results so."""
+    original = CALL_ON_FAKES.original
+
+    def call(mode: Any, operator: Any, *args: Any) -> Any:
+        result = original(mode, operator, *args)
+        if operator in _ALLOCATING:
+            result.constant = None
+        return result
+
+    return patch(CALL_ON_FAKES, call)
 
 
 def _is_nan(tensor: torch.Tensor) -> bool:
