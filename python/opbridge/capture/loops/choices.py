@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, AsRows, item_like, list_as_tensor
+from opbridge.capture.loops.rows import READABLE, as_tensors, list_as_tensors, resizing
 from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, record_branch, symbols_before
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
@@ -32,13 +32,14 @@ def record_choice(
             choice.note_write(write, dict(enumerate(choice.leaves)))
             continue
         except Resizes as found:
-            lists = list_as_tensor(found, choice, shared, known)
+            lists = list_as_tensors(found, choice, shared, known)
         except NotRecorded as error:
             readable = (i for i, value in enumerate(values) if isinstance(value, READABLE) and i not in shared)
             index = next(readable, None)
             if index is None or (isinstance(error, Reads) and error.loop is not None):
                 raise
-            lists = AsRows(index, item_like(values[index]), known)  # which a way may read
+            read = resizing(values[index], values[index])  # perhaps by a way
+            lists = as_tensors(index, read.item, read.axis, known)
         ways = [lists.step(way) for way in ways]
         return lists.lists(record_choice(recorder, condition, ways, lists.tensors(values), shared))
 
@@ -85,7 +86,7 @@ class _Choice(Variables):
     def _compare_lengths(self, index: int, items: list[Any]) -> None:
         other = self._lists.setdefault(index, items)
         if len(other) != len(items):
-            raise Resizes(self.values[index], item_like(other or items))
+            raise resizing(self.values[index], other or items)
 
     def _added(self, index: int, start: Growing, now: Any) -> list[Any]:
         if now is not start:
@@ -103,7 +104,7 @@ class _Choice(Variables):
             if index in self._shared and is_kept != (now is start):
                 raise NotRecorded
         if isinstance(now, READABLE):  # a list before
-            raise Resizes(self.values[index], item_like(now))
+            raise resizing(self.values[index], now)
         if type(start) is type(now) is list:
             self._compare_lengths(index, now)
         leaves, structure = pytree.tree_flatten(now)

@@ -79,6 +79,10 @@ class UnreadList(list[Any]):
         """All items along an axis, in memory of their own."""
         self.refuse()
 
+    def padded(self, batch_first: bool = False, padding_value: float = 0.0) -> torch.Tensor:
+        """``torch.nn.utils.rnn.pad_sequence`` of the items."""
+        self.refuse()
+
     def refuse(self) -> NoReturn:
         _refuse()
 
@@ -139,6 +143,9 @@ class ListOfRows(UnreadList):
                 piece = piece.tensor.movedim(0, axis).flatten(axis, axis + 1)
             pieces.append(piece)
         return torch.cat(pieces, dim)
+
+    def padded(self, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
+        return _stack(self, 0 if batch_first else 1)  # they have one length
 
     def append(self, item: Any) -> None:
         self.pieces.append(_tensor(item))
@@ -422,11 +429,6 @@ def _in_rows(tensors: UnreadList) -> torch.Tensor:
     return tensors.stacked() if tensors.rank else tensors.stacked().unsqueeze(1)
 
 
-def _padded(sequences: ListOfRows, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
-    """``pad_sequence`` of sequences of one length."""
-    return _stack(sequences, 0 if batch_first else 1)
-
-
 def summed(items: Any, start: Any = 0) -> Any:
     """``sum(items, start)``"""
     if not isinstance(items, ListOfRows):
@@ -457,7 +459,7 @@ JOINING: dict[Any, Any] = {
 
 # Functions that read a list before torch can call another, with those to call instead.
 READING: dict[Any, Callable[..., Any]] = {
-    torch.nn.utils.rnn.pad_sequence: _padded,
+    torch.nn.utils.rnn.pad_sequence: lambda sequences, *args, **kwargs: sequences.padded(*args, **kwargs),
     torch.Tensor: lambda data: tensor_of_numbers(data, torch.get_default_dtype()),
     torch.BoolTensor: functools.partial(tensor_of_numbers, dtype=torch.bool),
     torch.IntTensor: functools.partial(tensor_of_numbers, dtype=torch.int32),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from opbridge.capture.loops.lists import UnreadList, unread
+from opbridge.capture.loops.lists import UnreadList, note_copies, unread
 from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
+from opbridge.torch_compat import check
 from opbridge.torch_compat.symbols import always, expression_of
 
 
@@ -73,25 +75,100 @@ def _is_positive(size: Any) -> bool:
     return type(size) is int or always(size.node.shape_env, size.node.expr >= 1) is not None
 
 
+@dataclasses.dataclass
+class Parts:
+    """Items of a list, concatenated along an axis, and their sizes along it, an int64 [items]."""
+
+    tensor: torch.Tensor
+    lengths: torch.Tensor
+
+
 class ListOfParts(UnreadList):
     """Stands for a list of tensors that are alike but for their size along ``axis``. Each of ``pieces`` is one of them,
-    or several, concatenated along it."""
+    or several."""
 
-    def __init__(self, pieces: Iterable[torch.Tensor], axis: int) -> None:
+    def __init__(self, pieces: Iterable[torch.Tensor | Parts], axis: int) -> None:
         super().__init__(unread())
         self.axis = axis
-        self.pieces: list[torch.Tensor] = []
+        self.pieces: list[torch.Tensor | Parts] = []
         self.extend(pieces)
 
-    def append(self, item: Any) -> None:
-        if not isinstance(item, torch.Tensor) or (self.pieces and self._kind(item) != self._kind(self.pieces[0])):
+    @property
+    def like(self) -> torch.Tensor:
+        """A tensor like the items, but for its size along the axis."""
+        first: torch.Tensor = _tensor_of(self.pieces[0])
+        return first
+
+    @property
+    def parts(self) -> Parts:
+        """All items."""
+        if len(self.pieces) == 1 and isinstance(self.pieces[0], Parts):
+            return self.pieces[0]
+        lengths = [
+            each.lengths if isinstance(each, Parts) else torch.full((1,), each.shape[self.axis], dtype=torch.int64)
+            for each in self.pieces
+        ]
+        tensors = [_tensor_of(each) for each in self.pieces]
+        made = Parts(torch.cat(tensors, self.axis), torch.cat(lengths))
+        note_copies.get()([made.tensor, *tensors])
+        return made
+
+    @property
+    def length(self) -> Any:
+        return sum(each.lengths.shape[0] if isinstance(each, Parts) else 1 for each in self.pieces)
+
+    def __bool__(self) -> bool:
+        return bool(any(isinstance(each, torch.Tensor) for each in self.pieces) or self.length > 0)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                self.refuse()
+            lengths = self.parts.lengths
+            before = lengths[:0] if index.start is None else lengths[: index.start]
+            return ListOfParts([Parts(self._taken(before.sum(), lengths[index].sum()), lengths[index])], self.axis)
+        if in_try_block(sys._getframe(1)):  # where the model may catch that there is no such item
             self.refuse()
-        self.pieces.append(item)
+        if type(index) is int and index in (0, -1) and isinstance(self.pieces[index], torch.Tensor):
+            return self.pieces[index]
+        return self.get(index)
+
+    def get(self, index: Any) -> torch.Tensor:
+        lengths = self.parts.lengths
+        return self._taken((lengths.cumsum(0) - lengths)[index], lengths[index])
+
+    def _taken(self, start: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        """As many elements along the axis."""
+        tensor = self.parts.tensor
+        taken: torch.Tensor = tensor.index_select(self.axis, start + torch.arange(_number(size)))
+        note_copies.get()([taken, tensor])
+        return taken
+
+    def padded(self, batch_first: bool = False, padding_value: float = 0.0) -> torch.Tensor:
+        if self.axis != 0:
+            self.refuse()
+        parts = self.parts
+        places = torch.arange(_number(parts.lengths.amax()))
+        is_there = places < parts.lengths[:, None]
+        first = parts.lengths.cumsum(0) - parts.lengths
+        items = parts.tensor[torch.where(is_there, first[:, None] + places, 0)]
+        mask = is_there.reshape(is_there.shape + (1,) * (items.dim() - 2))
+        made = torch.where(mask, items, torch.scalar_tensor(padding_value, dtype=items.dtype))
+        return made if batch_first else made.transpose(0, 1).contiguous()
+
+    def append(self, item: Any) -> None:
+        self._add(item)
+
+    def _add(self, piece: Any) -> None:
+        tensor = _tensor_of(piece)
+        if not isinstance(tensor, torch.Tensor) or (self.pieces and self._kind(tensor) != self._kind(self.like)):
+            self.refuse()
+        self.pieces.append(piece)
 
     def extend(self, items: Iterable[Any]) -> None:
         is_in_pieces = isinstance(items, ListOfParts) and items.axis == self.axis
         for each in items.pieces if is_in_pieces else items:  # type: ignore[attr-defined]
-            self.append(each)
+            self._add(each)
 
     def __iadd__(self, items: Any) -> Any:
         self.extend(items)
@@ -107,11 +184,24 @@ class ListOfParts(UnreadList):
 
     @property
     def rank(self) -> int:
-        return self.pieces[0].dim() if self.pieces else super().rank
+        return self.like.dim() if self.pieces else super().rank
 
     def concatenated(self, dim: int) -> torch.Tensor:
-        return torch.cat(self.pieces, self.axis) if dim % self.rank == self.axis else self.refuse()
+        if dim % self.rank != self.axis:
+            self.refuse()
+        return torch.cat([_tensor_of(each) for each in self.pieces], self.axis)
 
     def _kind(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         sizes = [None if i == self.axis else expression_of(size) for i, size in enumerate(tensor.shape)]
         return tensor.dtype, sizes
+
+
+def _tensor_of(piece: Any) -> Any:
+    return piece.tensor if isinstance(piece, Parts) else piece
+
+
+def _number(size: torch.Tensor) -> Any:
+    """A size that a tensor holds."""
+    number = size.item()
+    check(number >= 0)
+    return number

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, item_like, list_as_tensor
+from opbridge.capture.loops.rows import READABLE, list_as_tensors, resizing
 from opbridge.capture.loops.variables import MUTABLE, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, symbols_before
 from opbridge.capture.torchscript.loops import NO_LIMIT, record_loop
@@ -40,7 +40,7 @@ def record_repetition(
         except WritesOutside as write:
             repetition.note_write(write, repetition.inside)
         except Resizes as found:
-            lists = list_as_tensor(found, repetition, shared, known)
+            lists = list_as_tensors(found, repetition, shared, known)
             test, step = lists.test(test), lists.step(step)
             return lists.lists(record_repetition(recorder, condition, test, step, lists.tensors(values), shared))
 
@@ -67,7 +67,7 @@ class _Repetition(Variables):
     def recorded(self) -> tuple[Any, ...]:
         for value in self.values:  # steps would change what stands for a list outside of them
             if isinstance(value, READABLE):
-                raise Resizes(value, item_like(value))
+                raise resizing(value, value)
             if isinstance(value, UnreadList):
                 value.refuse()
         start = list(map(self._carried, range(len(self.leaves)), self.leaves))
@@ -97,7 +97,7 @@ class _Repetition(Variables):
             if self._is_kept(i) and any(map(operator.is_not, made, pytree.tree_leaves(start))):
                 raise NotRecorded
             if type(value) is list and (isinstance(now, READABLE) or (type(now) is list and len(now) != len(value))):
-                raise Resizes(value, item_like(now or value))
+                raise resizing(value, now or value)
             if other != self.structures[i] or (isinstance(value, MUTABLE) and now is not start):
                 raise NotRecorded
             results += made

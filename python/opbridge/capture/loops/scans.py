@@ -26,7 +26,7 @@ from opbridge.capture.loops.lists import (
     values_of_numbers,
 )
 from opbridge.capture.loops.parts import ListOfParts
-from opbridge.capture.loops.rows import READABLE, AsTensor, item_like, list_as_tensor
+from opbridge.capture.loops.rows import READABLE, AsTensors, item_like, list_as_tensors, resizing
 from opbridge.capture.loops.runtime import Step
 from opbridge.capture.loops.variables import (
     MUTABLE,
@@ -145,7 +145,7 @@ class Loop(Variables):
                 self.lengthened[found.index] = found.by
                 self.varying.pop(found.index, None)
             except Resizes as found:
-                return self._with_list(list_as_tensor(found, self, self.shared, self.known))
+                return self._with_list(list_as_tensors(found, self, self.shared, self.known))
             except Varies as found:
                 if not self.may_vary and found.index not in self.resized:
                     raise
@@ -198,8 +198,8 @@ class Loop(Variables):
         loop.step = step
         return loop.recorded()[:-count]
 
-    def _with_list(self, lists: AsTensor) -> tuple[Any, ...]:
-        """Records the loop with a tensor for a list."""
+    def _with_list(self, lists: AsTensors) -> tuple[Any, ...]:
+        """Records the loop with tensors for a list."""
 
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
             return lists.step(functools.partial(self.step, item))(*given)
@@ -207,8 +207,9 @@ class Loop(Variables):
         loop = copy.copy(self)
         Variables.__init__(loop, lists.tensors(self.values), self.whole)
         loop.counting, loop.lengthened = set(), {}
-        leaf = loop.variables.index(lists.index)
-        loop.varying, loop.resized = {leaf: {lists.axis}}, {leaf}
+        first = loop.variables.index(lists.index)
+        loop.varying = {first + i: {axis} for i, axis in enumerate(lists.axes)}
+        loop.resized = set(loop.varying)
         loop.step = step
         return lists.lists(loop.recorded())
 
@@ -324,7 +325,7 @@ class _Step:
         if isinstance(value, Slots):
             return Growing(self._loop, leaf, value.pieces, len(value.pieces) + index, value.capacity)
         if isinstance(value, ListOfParts):
-            raise Resizes(value, value.pieces[0], value.axis)
+            raise resizing(value, value)
         if not isinstance(value, READABLE):
             return Growing(self._loop, leaf, value, len(value) + index)
         with self._loop.recorder.pause():
@@ -344,12 +345,12 @@ class _Step:
                     if type(now) is list and len(now) > len(items) and _is_extended(now, items):
                         raise _Grows(i, original)
                 if type(before) is list and isinstance(result, READABLE):
-                    raise Resizes(before, item_like(result))
+                    raise resizing(before, result)
                 raise NotRecorded
             after += leaves
         for i, growing in self._growing.items():
             if isinstance(after[i], READABLE):
-                raise Resizes(growing, item_like(after[i]))
+                raise resizing(growing, after[i])
             if after[i] is not growing:
                 growing.refuse()
             self.appended[i] = list(map(_as_tensor, growing.items()))

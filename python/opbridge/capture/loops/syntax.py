@@ -58,8 +58,9 @@ _HELD = "opbridge_held"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed", "map"})
 _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
+_EXTREMA = frozenset({"min", "max"})
 _BOOL = frozenset({"bool"})
-_BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _BOOL
+_BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _EXTREMA | _BOOL
 _READING = frozenset(function.__name__ for function in READING)
 
 
@@ -382,6 +383,8 @@ class _Rewriting(ast.NodeTransformer):
         if (name := self._called(node, _OF_ALL_ITEMS)) and node.args:
             return self._of_all_items(node, name)
         match node:
+            case ast.Call(args=[ast.GeneratorExp() as items, *_]) if self._called(node, _EXTREMA):
+                node.args[0] = _listed(items)
             case ast.Call(ast.Name("reduce") | ast.Attribute(_, "reduce"), [function, items, *others]):
                 self.has_calls = True
                 given = [self.visit(function), self._items(items), *map(self.visit, others)]
@@ -411,7 +414,7 @@ class _Rewriting(ast.NodeTransformer):
         self.has_calls |= name == "sum"
         items = node.args[0]
         if isinstance(items, ast.GeneratorExp):
-            node.args[0] = placed(ast.ListComp(items.elt, items.generators), items)
+            node.args[0] = _listed(items)
         elif isinstance(items, ast.Starred):
             return self.generic_visit(node)
         elif name == "list" or self._iterates(items):
@@ -501,6 +504,10 @@ def _compared(node: ast.Compare) -> list[ast.expr]:
     operands = [node.left, *node.comparators]
     pairs = zip(operands, node.ops, operands[1:], strict=False)
     return [placed(ast.Compare(left, [op], [right]), node) for left, op, right in pairs]
+
+
+def _listed(items: ast.GeneratorExp) -> ast.expr:
+    return placed(ast.ListComp(items.elt, items.generators), items)
 
 
 def _last_name(node: ast.Name | ast.Attribute) -> str:

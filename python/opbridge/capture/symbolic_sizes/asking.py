@@ -50,7 +50,8 @@ GUARDS = tuple(
     for name in ("branches.py", "builtin_calls.py", "caches_by_size.py", "conversions.py", "python_functions.py")
 )
 _PATCHING = os.path.join(_CAPTURE, "patching.py")  # calls the builtins that are replaced
-_OF_LOOPS = [os.path.join(_CAPTURE, "loops", name) for name in ("runtime.py", "lists.py")]  # ask what a test is
+# These ask what a test is.
+_OF_LOOPS = [os.path.join(_CAPTURE, "loops", name) for name in ("runtime.py", "lists.py", "parts.py")]
 _TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, _PATCHING, *_OF_LOOPS, *GUARDS)
 
 
@@ -71,6 +72,11 @@ def asked_by_model(frame: FrameType) -> bool:
     replacements of torch.cond, torch.equal and similar ones."""
     asking = asking_frame(frame)
     return runs_users(asking) or asking.f_code.co_filename in _BRANCHING
+
+
+def asked_by_capture(frame: FrameType) -> bool:
+    """Whether this package asks for itself."""
+    return asking_frame(frame).f_code.co_filename.startswith(_CAPTURE + os.sep)
 
 
 def asked_by_layer(frame: FrameType) -> bool:

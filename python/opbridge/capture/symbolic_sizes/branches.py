@@ -20,6 +20,7 @@ from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
     GUARDS,
+    asked_by_capture,
     asked_by_cpp,
     asked_by_layer,
     asked_by_model,
@@ -82,7 +83,7 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if (answer := answer_in_step(asked, env)) is not None:
                 return answer
             truth = passing_truth(asking_frame(frame))
-            if truth is None and not asked_by_model(frame):
+            if truth is None and not asked_by_model(frame) and not asked_by_capture(frame):
                 truth = truth_of_elements(asked)
             if truth is not None:
                 return truth
