@@ -31,8 +31,9 @@ PARTS = (
     "outs, seen = [], {f2}[:1] * 0\nfor part in {f2}.split(2):\n    seen = torch.cat([seen, part])[-2:]\n"
     "    outs.append(part * torch.arange(part.size(0), 0, -1)[:, None] + seen.sum(0))\n{new} = torch.cat(outs) * {f2}",
     "{new} = torch.stack([torch.arange(i, -1, -1).sum() + torch.arange(2 * i, i, -2).sum() for i in range({n})])",
-    "{new} = pad_sequence([row[row > {c}] for row in {x2}], batch_first=True)",
-    "outs = [{f2}[: i + 1] for i in range({f2}.size(0))]\n{new} = pad_sequence(outs, padding_value={c}) * len(outs)",
+    "{new} = nn.utils.rnn.pad_sequence([row[row > {c}] for row in {x2}], batch_first=True)",
+    "outs = [{f2}[: i + 1] for i in range({f2}.size(0))]\n"
+    "{new} = nn.utils.rnn.pad_sequence(outs, padding_value={c}) * len(outs)",
     "outs = [row[row > 0] for row in {f2}]\n{new} = {f2}[0].sum() * 0\nfor i, part in enumerate(outs):\n"
     "    {new} = {new} * 0.5 + part.sum() * i - len(part)",
     "outs = []\nfor row in {f2}:\n    if row.sum() > 0:\n        outs.append(row[row > 0])\nouts.append({f2}[0])\n"
