@@ -94,6 +94,14 @@ def parts_of_parts(x: torch.Tensor) -> Any:
     return torch.cat(joined), len(joined)
 
 
+def two_sizes(x: torch.Tensor) -> Any:
+    parts = []
+    for row in x:
+        parts.append(row.cumsum(0))
+        parts.append(row[:1])
+    return torch.cat(parts), pad_sequence(parts, True), len(parts)
+
+
 def columns(x: torch.Tensor) -> Any:
     parts = [x.T[:, i : i + 2] for i in range(0, x.shape[0], 2)]
     return torch.cat(parts, 1), parts[-1], torch.stack([part.sum(1) for part in parts])
@@ -109,6 +117,7 @@ PROGRAMS = [
     some_of_them,
     chosen_length,
     parts_of_parts,
+    two_sizes,
     columns,
 ]
 

@@ -387,7 +387,7 @@ class _Step:
             check_alike(i, before.get(i, leaf), now, loop.varying.get(i, set()))
         for i, items in self.appended.items():
             for each in items:
-                self._check_appended(i, each)
+                self._check_appended(i, each, items[0])
         appended = list(itertools.chain(*self.appended.values()))
         if any(isinstance(loop.values[i], MUTABLE) for i in self.changed & loop.shared):
             raise NotRecorded
@@ -395,11 +395,18 @@ class _Step:
         operands = [tensor for tensor, _ in self.body.operands]
         loop.check_writes(self._own, others + appended, operands, loop.recorder.is_perhaps_shared)
 
-    def _check_appended(self, list_index: int, item: Any) -> None:
-        """Raises NotRecorded unless each step can append an item like this one to the list that is a leaf."""
-        if not isinstance(item, torch.Tensor):
+    def _check_appended(self, list_index: int, item: Any, first: Any) -> None:
+        """Raises NotRecorded unless each step can append an item like this one to the list that is a leaf, after or
+        before an item like the ``first``."""
+        if not isinstance(item, torch.Tensor) or not isinstance(first, torch.Tensor):
             raise NotRecorded
-        differing = [i for i, size in enumerate(item.shape) if not is_known(size, self._known)]
+        if item.dtype != first.dtype or item.dim() != first.dim():
+            raise NotRecorded
+        differing = [
+            i
+            for i, (size, other) in enumerate(zip(item.shape, first.shape, strict=True))
+            if not is_known(size, self._known) or expression_of(size) != expression_of(other)
+        ]
         if len(differing) == 1 and not isinstance(self._loop.leaves[list_index], READABLE):
             raise Resizes(self._growing[list_index], item, differing[0])
         if differing:
@@ -431,8 +438,6 @@ def _rows_of(item: torch.Tensor, count: torch.SymInt) -> torch.Tensor:
 
 def _extended(before: list[Any], rows: Sequence[torch.Tensor], at_front: bool, of_numbers: bool) -> Any:
     """The list with what the steps add to it, each step one of each of ``rows``."""
-    for each in rows:
-        check_alike(0, rows[0], each, set())
     added = rows[0] if len(rows) == 1 else torch.stack(list(rows), 1).flatten(0, 1)
     added = added.flip(0) if at_front else added
     if added is not rows[0]:
