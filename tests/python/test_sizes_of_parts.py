@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from dynamic_check import CAPTURES, agrees_without_warnings
 from torch import nn
 
+import opbridge
+
 SHAPES = [[(7, 4)], [(3, 4)], [(4, 4)], [(6, 4)], [(13, 4)], [(5, 4)]]
 ROWS = ({0: "n"},)
 TABLE = torch.linspace(-1, 1, 12).view(3, 4)
@@ -248,6 +250,31 @@ def parts_of_equal_size(whole: Callable[[torch.Tensor], torch.Tensor]) -> Callab
 @pytest.mark.parametrize("whole", [padded, padded_unless_whole, padded_by_ceil, padded_by_two_remainders, cut])
 def test_parts_of_a_multiple_have_one_size(whole: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     agrees_without_warnings(parts_of_equal_size(whole), SHAPES, ROWS, capture, tmp_path)
+
+
+def test_an_axis_of_which_nothing_is_left_has_one_part(tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> Any:
+        found = x[x.sum(1) > 0]
+        sums = [part.sum(0) for part in found.split(1)]
+        pairs = [part.sum(0) for part in torch.cat([found, found]).split(2)]
+        return torch.stack(sums), torch.stack(pairs), len(found.split(1))
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (torch.rand(3, 4),), path, dynamic_shapes=ROWS)
+    for x in (torch.rand(3, 4), -torch.rand(2, 4), torch.rand(6, 4) - 0.5):
+        assert opbridge.verify(path, function, (x,)).ok
+
+
+def cropped(x: torch.Tensor) -> Any:
+    grown = torch.cat([x] * 6)
+    for i in range(x.shape[0]):
+        grown = F.pad(grown, (0, 0, 0, min(3, x.shape[0] - 3 * i) + i))
+    return grown.sum(0) + grown.shape[0]
+
+
+@CAPTURES
+def test_what_steps_add_may_be_negative(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(cropped, SHAPES, ROWS, capture, tmp_path)
 
 
 class Feedforward(nn.Module):

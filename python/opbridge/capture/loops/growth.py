@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.symbolic_sizes.bounds import is_bounded_by_zero
+from opbridge.capture.symbolic_sizes.bounds import is_bounded_by_zero, is_never_negative
 from opbridge.torch_compat.symbols import Max, Min, expression_of
 
 _STEP = sympy.Symbol("step", integer=True, nonnegative=True)
@@ -28,7 +28,7 @@ class Growth:
         self.by = sympy.sympify(expression_of(by)).xreplace({number.node.expr: _STEP})
         if not self.by.free_symbols - {_STEP} <= known:
             raise ValueError
-        self._same, self._parts = _parted(self.by, self._env)
+        self._same, self._parts = _parted(self.by, self._env, is_never_negative(by))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Growth) and self.by == other.by
@@ -54,12 +54,12 @@ class Growth:
         return self._env.create_symintnode(expr, hint=None)
 
 
-def _parted(size: Any, env: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+def _parted(size: Any, env: Any, is_natural: bool = False) -> tuple[Any, list[tuple[Any, Any]]]:
     """What is the same in each step, and the parts of axes with their factors, which add up to ``size``. Raises
     ValueError if there are others."""
     if not size.has(_STEP):
         return size, []
-    left = _left_before_step(size, env)
+    left = _left_before_step(size, env, is_natural)
     if left is not None:
         return sympy.Integer(0), [(sympy.Integer(1), left)]
     if size.is_Add:
@@ -72,10 +72,11 @@ def _parted(size: Any, env: Any) -> tuple[Any, list[tuple[Any, Any]]]:
     return factor * same, [(factor * other, left) for other, left in parts]
 
 
-def _left_before_step(size: Any, env: Any) -> Any:
-    """What is left of an axis, an expression that may be negative, if ``size`` is that of its part; otherwise None."""
+def _left_before_step(size: Any, env: Any, is_natural: bool) -> Any:
+    """What is left of an axis, an expression that may be negative, if ``size`` is that of its part; otherwise None. It
+    is not if it may be negative, unless it ``is_natural``."""
     if isinstance(size, Max) and size.args[0] == 0 and len(size.args) == 2:
-        size = size.args[1]
+        size, is_natural = size.args[1], True
     least = next((term for term in sympy.Add.make_args(size) if isinstance(term, Min)), None)
     if least is None:
         return None
@@ -88,6 +89,8 @@ def _left_before_step(size: Any, env: Any) -> Any:
         end, start = *ends, *starts
         follow = sympy.expand(_in_next_step(start) - end) == 0 and is_bounded_by_zero(sympy.expand(end - start), env)
         return Min(*within) - start if follow else None
+    if not is_natural:
+        return None
     # the least of what is left and of a number by which that becomes less with each step
     operands = [sympy.expand(rest + each) for each in least.args]
     numbers = [each for each in operands if not each.has(_STEP)]

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
-from opbridge.capture.loops.parts import Split
+from opbridge.capture.loops.parts import Split, is_positive
 from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.multiples import ratio
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.symbols import free_unbacked_symbols
 
 # The names of functions of itertools for which the runtime has others, which make no iterators.
 LOOPING = frozenset({"accumulate", "pairwise", "islice"})
@@ -198,11 +199,18 @@ def _split(
     split_size = split_size_or_sections if split_size is None else split_size
     if type(split_size) not in (int, torch.SymInt) or not _is_symbolic(tensor, dim):
         return None
-    if type(split_size) is int and split_size > 0 and _is_multiple(tensor.shape[dim], split_size):
-        axis = dim % tensor.dim()
-        parts = tensor.unflatten(axis, (-1, split_size))  # type: ignore[no-untyped-call]
-        return ListOfRows([Rows(parts.movedim(axis, 0))])
+    if type(split_size) is int and split_size > 0:
+        size: Any = tensor.shape[dim]
+        may_be_none = free_unbacked_symbols(size.node.expr) and not is_positive(size)
+        if not may_be_none and _is_multiple(size, split_size):
+            return _parts_of_size(tensor, split_size, dim)
     return _if_many(Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim)))
+
+
+def _parts_of_size(tensor: torch.Tensor, size: int, dim: int) -> ListOfRows:
+    axis = dim % tensor.dim()
+    parts = tensor.unflatten(axis, (-1, size))  # type: ignore[no-untyped-call]
+    return ListOfRows([Rows(parts.movedim(axis, 0))])
 
 
 def _is_multiple(size: Any, number: int) -> bool:
@@ -217,7 +225,7 @@ def _chunked(tensor: torch.Tensor, chunks: Any, dim: int = 0) -> UnreadList | No
         return None
     size: Any = tensor.shape[dim]
     if type(chunks) is torch.SymInt and (number := ratio(size.node.expr, chunks.node.expr)) is not None:
-        return _split(tensor, number, dim)
+        return _parts_of_size(tensor, number, dim)
     return _if_many(Split(tensor, (size + chunks - 1) // chunks, dim, lambda: torch.chunk(tensor, chunks, dim), chunks))
 
 

@@ -79,7 +79,9 @@ class UnreadList(list[Any]):
         """All items along an axis, in memory of their own."""
         self.refuse()
 
-    def padded(self, batch_first: bool = False, padding_value: float = 0.0) -> torch.Tensor:
+    def padded(
+        self, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    ) -> torch.Tensor:
         """``torch.nn.utils.rnn.pad_sequence`` of the items."""
         self.refuse()
 
@@ -144,7 +146,9 @@ class ListOfRows(UnreadList):
             pieces.append(piece)
         return torch.cat(pieces, dim)
 
-    def padded(self, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
+    def padded(
+        self, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    ) -> torch.Tensor:
         return _stack(self, 0 if batch_first else 1)  # they have one length
 
     def append(self, item: Any) -> None:

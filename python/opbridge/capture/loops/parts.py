@@ -33,7 +33,7 @@ class Split(UnreadList):
         super().__init__(unread())
         self.tensor = tensor
         self.axis = dim % tensor.dim()
-        self._size = size if _is_positive(size) else torch.sym_max(size, 1)
+        self._size = size if is_positive(size) else torch.sym_max(size, 1)
         self._all_parts = all_parts
         self._parts_of_nothing = parts_of_nothing
 
@@ -41,7 +41,7 @@ class Split(UnreadList):
     def length(self) -> Any:
         elements: Any = self.tensor.shape[self.axis]
         count = (elements + self._size - 1) // self._size
-        if _is_positive(elements):
+        if is_positive(elements):
             return count
         return count + (1 - torch.sym_min(elements, 1)) * self._parts_of_nothing
 
@@ -70,7 +70,7 @@ class Split(UnreadList):
         return self.tensor.clone() if dim % self.tensor.dim() == self.axis else torch.cat([*self], dim)
 
 
-def _is_positive(size: Any) -> bool:
+def is_positive(size: Any) -> bool:
     """Whether a size is certainly at least 1."""
     return type(size) is int or always(size.node.shape_env, size.node.expr >= 1) is not None
 
@@ -144,8 +144,10 @@ class ListOfParts(UnreadList):
         note_copies.get()([taken, tensor])
         return taken
 
-    def padded(self, batch_first: bool = False, padding_value: float = 0.0) -> torch.Tensor:
-        if self.axis != 0:
+    def padded(
+        self, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    ) -> torch.Tensor:
+        if self.axis != 0 or padding_side != "right":
             self.refuse()
         parts = self.parts
         places = torch.arange(_number(parts.lengths.amax()))
