@@ -560,6 +560,19 @@ def fails_at_the_test(x: Any) -> Any:
     return y
 
 
+def writes_to_one_of_three(x: torch.Tensor) -> torch.Tensor:
+    """A branch in a branch returns a tensor from outside of both."""
+    y = x * 1
+    if x.sum() > 1:
+        z = y - 1
+    elif y.mean() > 0:
+        z = y * 2
+    else:
+        z = y
+    z.mul_(3)
+    return y
+
+
 def writes_to_one_of_two(x: Any) -> Any:
     y, z = x.clone(), x * 2
     one = y if x.sum() > 0 else z
@@ -638,6 +651,7 @@ REFUSED: list[tuple[Any, str]] = [
     (fails_in_a_way, r"one of its ways fails: ValueError\(\)"),
     (fails_at_the_test, "branches on a tensor"),
     (writes_to_one_of_two, "writes to a tensor that a branch or a loop returns unchanged"),
+    (writes_to_one_of_three, "writes to a tensor that a branch or a loop returns unchanged"),
     (text_of_a_truth, "makes a text of a bool that data decide"),
     (Counts(), "change something besides variables"),
     (Keeps(), "change something besides variables"),

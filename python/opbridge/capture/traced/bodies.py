@@ -62,8 +62,8 @@ class WithBodies(abc.ABC):
         self._body: Body | None = None  # the body that the recorder is in
         self._pausing = False
         self.interruption: BaseException | None = None
-        # Memory that other tensors may share in eager mode → one of the tensors in it.
-        self._perhaps_shared: dict[int, torch.Tensor] = {}
+        # Memory that other tensors may share in eager mode → all such memory, with one of the tensors in it.
+        self._perhaps_shared: dict[int, dict[int, torch.Tensor]] = {}
 
     def interrupt(self, interruption: BaseException) -> BaseException:
         """Stores an exception by which an operator ends the run: TorchScript's own interpreter would replace it."""
@@ -179,14 +179,19 @@ class WithBodies(abc.ABC):
         by_memory: dict[int, list[torch.Tensor]] = {}
         for inside, outside in (*((operand, operand) for operand, _ in body.operands), *pairs):
             if isinstance(inside, torch.Tensor) and isinstance(outside, torch.Tensor) and has_memory(inside):
-                by_memory.setdefault(storage_id(inside), []).append(outside)
+                memory = storage_id(inside)
+                for each in self._perhaps_shared.get(memory, (memory,)):  # by a node in the body
+                    by_memory.setdefault(each, []).append(outside)
         for tensors in by_memory.values():
             if any(tensor is not tensors[0] for tensor in tensors):
                 self.note_perhaps_shared(tensors)
 
     def note_perhaps_shared(self, tensors: Sequence[torch.Tensor]) -> None:
         """Records that a later write to one of the tensors may be one to the others in eager mode."""
-        self._perhaps_shared |= {storage_id(each): each for each in tensors if has_memory(each)}
+        shared = {storage_id(each): each for each in tensors if has_memory(each)}
+        for memory in list(shared):
+            shared |= self._perhaps_shared.get(memory, {})
+        self._perhaps_shared |= dict.fromkeys(shared, shared)
 
     def is_perhaps_shared(self, tensor: torch.Tensor) -> bool:
         return has_memory(tensor) and storage_id(tensor) in self._perhaps_shared
