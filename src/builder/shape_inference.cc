@@ -158,6 +158,10 @@ class Node {
   Dims reshaped() const;
   Dims range() const;
   Dims of_greatest() const;
+  struct Windows {
+    std::vector<int64_t> strides, dilations, pads;
+  };
+  std::optional<Windows> given_windows(size_t axes) const;
   Dims windows() const;
   Dims spread_windows() const;
 
@@ -292,6 +296,16 @@ std::optional<std::vector<Dim>> Node::of_greatest() const {
   return dims;
 }
 
+// What the attributes of a convolution or a pool say; nothing if they do not fit, or do not say it.
+std::optional<Node::Windows> Node::given_windows(size_t axes) const {
+  if (attribute<std::string>("auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
+  Windows windows{attribute("strides", std::vector<int64_t>(axes, 1)),
+                  attribute("dilations", std::vector<int64_t>(axes, 1)),
+                  attribute("pads", std::vector<int64_t>(2 * axes, 0))};
+  const bool fit = windows.strides.size() == axes && windows.dilations.size() == axes;
+  return fit && windows.pads.size() == 2 * axes ? std::optional(std::move(windows)) : std::nullopt;
+}
+
 // The dims (batch, channels, spatial…) of Conv, MaxPool and similar operators.
 std::optional<std::vector<Dim>> Node::windows() const {
   std::vector<Dim> dims = inputs_[0].dims();
@@ -306,11 +320,9 @@ std::optional<std::vector<Dim>> Node::windows() const {
   }
   const size_t axes = kernel.size();
   if (dims.size() != axes + 2 || attribute<int64_t>("ceil_mode", 0) != 0) return std::nullopt;
-  if (attribute<std::string>("auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
-  const auto strides = attribute("strides", std::vector<int64_t>(axes, 1));
-  const auto dilations = attribute("dilations", std::vector<int64_t>(axes, 1));
-  const auto pads = attribute("pads", std::vector<int64_t>(2 * axes, 0));
-  if (strides.size() != axes || dilations.size() != axes || pads.size() != 2 * axes) return std::nullopt;
+  const std::optional<Windows> given = given_windows(axes);
+  if (!given) return std::nullopt;
+  const auto& [strides, dilations, pads] = *given;
   if (is_convolution) dims[1] = inputs_[1].dim(0);
   for (size_t i = 0; i < axes; ++i) {
     if (strides[i] < 1) return std::nullopt;
@@ -326,17 +338,11 @@ std::optional<std::vector<Dim>> Node::spread_windows() const {
   const std::vector<Dim>& weight = inputs_[1].dims();
   if (dims.size() < 3 || weight.size() != dims.size()) return std::nullopt;
   const size_t axes = dims.size() - 2;
-  const auto of_axes = [&](std::string_view name, int64_t value) {
-    return attribute(name, std::vector<int64_t>(axes, value));
-  };
-  if (attribute<std::string>("auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
+  const std::optional<Windows> given = given_windows(axes);
+  const auto padding = attribute("output_padding", std::vector<int64_t>(axes, 0));
+  if (!given || padding.size() != axes) return std::nullopt;
   if (!attribute<std::vector<int64_t>>("output_shape", {}).empty()) return std::nullopt;
-  const auto strides = of_axes("strides", 1), dilations = of_axes("dilations", 1),
-             padding = of_axes("output_padding", 0);
-  const auto pads = attribute("pads", std::vector<int64_t>(2 * axes, 0));
-  for (const auto& each : {strides, dilations, padding})
-    if (each.size() != axes) return std::nullopt;
-  if (pads.size() != 2 * axes) return std::nullopt;
+  const auto& [strides, dilations, pads] = *given;
   dims[1] = weight[1] * Dim(attribute<int64_t>("group", 1));
   for (size_t i = 0; i < axes; ++i) {
     dims[i + 2] = (dims[i + 2] - 1) * Dim(strides[i]) + Dim(dilations[i]) * (weight[i + 2] - 1) + 1 +

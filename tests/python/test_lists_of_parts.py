@@ -128,9 +128,8 @@ def test_items_of_several_sizes(function: Any, capture: Any, tmp_path: pathlib.P
     agrees_without_warnings(function, SHAPES, ROWS, capture, tmp_path)
 
 
-@pytest.mark.parametrize("function", [chosen_by_data])
-def test_data_choose_the_items(function: Any, tmp_path: pathlib.Path) -> None:
-    agrees_without_warnings(function, SHAPES, ROWS, "export", tmp_path)
+def test_data_choose_the_items(tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(chosen_by_data, SHAPES, ROWS, "export", tmp_path)
 
 
 class LengthRegulator(torch.nn.Module):

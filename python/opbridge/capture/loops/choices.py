@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opbridge.capture.loops.lists import UnreadList
-from opbridge.capture.loops.rows import READABLE, as_tensors, list_as_tensors, resizing
+from opbridge.capture.loops.rows import READABLE, list_as_tensors, resizing
 from opbridge.capture.loops.variables import MUTABLE, Growing, Reads, Resizes, Variables, holds_lists, run_with_lists
 from opbridge.capture.torchscript.branches import Truth, record_branch, symbols_before
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
@@ -34,12 +34,10 @@ def record_choice(
         except Resizes as found:
             lists = list_as_tensors(found, choice, shared, known)
         except NotRecorded as error:
-            readable = (i for i, value in enumerate(values) if isinstance(value, READABLE) and i not in shared)
-            index = next(readable, None)
-            if index is None or (isinstance(error, Reads) and error.loop is not None):
+            readable = [each for i, each in enumerate(values) if isinstance(each, READABLE) and i not in shared]
+            if not readable or (isinstance(error, Reads) and error.loop is not None):
                 raise
-            read = resizing(values[index], values[index])  # perhaps by a way
-            lists = as_tensors(index, read.item, read.axis, known)
+            lists = list_as_tensors(resizing(readable[0], readable[0]), choice, shared, known)  # a way may read it
         ways = [lists.step(way) for way in ways]
         return lists.lists(record_choice(recorder, condition, ways, lists.tensors(values), shared))
 

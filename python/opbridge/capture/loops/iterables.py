@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
-from opbridge.capture.loops.parts import Split, is_positive
+from opbridge.capture.loops.parts import ListOfParts, Split, is_positive
 from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.multiples import ratio
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
@@ -49,9 +49,10 @@ def items_of(iterable: Any) -> Any:
         iterable = iterable.rows
     elif isinstance(iterable, UnreadList):
         count = fixed(iterable.length)
+        get = iterable.getter() if isinstance(iterable, ListOfParts) else iterable.get
         if type(count) is int:
-            return list(map(iterable.get, range(count)))
-        return Items(count, iterable.get, iterable.__iter__ if isinstance(iterable, Split) else None)
+            return list(map(get, range(count)))
+        return Items(count, get, iterable.__iter__ if isinstance(iterable, Split) else None)
     if (
         isinstance(iterable, torch.Tensor)
         and iterable.dim()

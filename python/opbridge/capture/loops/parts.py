@@ -82,6 +82,16 @@ class Parts:
     tensor: torch.Tensor
     lengths: torch.Tensor
 
+    def starts(self) -> torch.Tensor:
+        """Where the items begin."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    def taken(self, axis: int, start: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        """``size`` elements along the axis."""
+        taken: torch.Tensor = self.tensor.index_select(axis, start + torch.arange(_number(size)))
+        note_copies.get()([taken, self.tensor])
+        return taken
+
 
 class ListOfParts(UnreadList):
     """Stands for a list of tensors that are alike but for their size along ``axis``. Each of ``pieces`` is one of them,
@@ -124,25 +134,20 @@ class ListOfParts(UnreadList):
         if isinstance(index, slice):
             if index.step not in (None, 1):
                 self.refuse()
-            lengths = self.parts.lengths
-            before = lengths[:0] if index.start is None else lengths[: index.start]
-            return ListOfParts([Parts(self._taken(before.sum(), lengths[index].sum()), lengths[index])], self.axis)
+            parts = self.parts
+            before, lengths = parts.lengths[: 0 if index.start is None else index.start], parts.lengths[index]
+            return ListOfParts([Parts(parts.taken(self.axis, before.sum(), lengths.sum()), lengths)], self.axis)
         if in_try_block(sys._getframe(1)):  # where the model may catch that there is no such item
             self.refuse()
         if type(index) is int and index in (0, -1) and isinstance(self.pieces[index], torch.Tensor):
             return self.pieces[index]
-        return self.get(index)
+        return self.getter()(index)
 
-    def get(self, index: Any) -> torch.Tensor:
-        lengths = self.parts.lengths
-        return self._taken((lengths.cumsum(0) - lengths)[index], lengths[index])
-
-    def _taken(self, start: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-        """As many elements along the axis."""
-        tensor = self.parts.tensor
-        taken: torch.Tensor = tensor.index_select(self.axis, start + torch.arange(_number(size)))
-        note_copies.get()([taken, tensor])
-        return taken
+    def getter(self) -> Callable[[Any], torch.Tensor]:
+        """What returns the item with an index. A loop that calls it need not concatenate the items in each step."""
+        parts = self.parts
+        starts = parts.starts()
+        return lambda index: parts.taken(self.axis, starts[index], parts.lengths[index])
 
     def padded(
         self, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
@@ -152,25 +157,21 @@ class ListOfParts(UnreadList):
         parts = self.parts
         places = torch.arange(_number(parts.lengths.amax()))
         is_there = places < parts.lengths[:, None]
-        first = parts.lengths.cumsum(0) - parts.lengths
-        items = parts.tensor[torch.where(is_there, first[:, None] + places, 0)]
+        items = parts.tensor[torch.where(is_there, parts.starts()[:, None] + places, 0)]
         mask = is_there.reshape(is_there.shape + (1,) * (items.dim() - 2))
         made = torch.where(mask, items, torch.scalar_tensor(padding_value, dtype=items.dtype))
         return made if batch_first else made.transpose(0, 1).contiguous()
 
     def append(self, item: Any) -> None:
-        self._add(item)
-
-    def _add(self, piece: Any) -> None:
-        tensor = _tensor_of(piece)
+        tensor = _tensor_of(item)
         if not isinstance(tensor, torch.Tensor) or (self.pieces and self._kind(tensor) != self._kind(self.like)):
             self.refuse()
-        self.pieces.append(piece)
+        self.pieces.append(item)
 
     def extend(self, items: Iterable[Any]) -> None:
         is_in_pieces = isinstance(items, ListOfParts) and items.axis == self.axis
         for each in items.pieces if is_in_pieces else items:  # type: ignore[attr-defined]
-            self._add(each)
+            self.append(each)
 
     def __iadd__(self, items: Any) -> Any:
         self.extend(items)

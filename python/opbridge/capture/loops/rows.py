@@ -128,7 +128,7 @@ class AsParts(AsTensors):
         if not isinstance(items, ListOfParts) and type(items) is not list:
             raise NotRecorded
         none = Parts(torch.empty(self._shape, dtype=self._dtype), torch.empty(0, dtype=torch.int64))
-        parts = ListOfParts([none, *(items.pieces if isinstance(items, ListOfParts) else items)], self._axis).parts
+        parts = (ListOfParts([none], self._axis) + items).parts
         return parts.tensor, parts.lengths
 
     def list_of(self, *tensors: torch.Tensor) -> ListOfParts:
@@ -151,12 +151,7 @@ def list_as_tensors(found: Resizes, variables: Variables, shared: Collection[int
     value = variables.values[index]
     if index in shared or isinstance(value, Growing):
         raise Resizes(value, found.item, found.axis)
-    return as_tensors(index, found.item, found.axis, known)
-
-
-def as_tensors(index: int, item: Any, axis: int | None, known: frozenset[Any]) -> AsTensors:
-    """What makes tensors of a list, the variable ``index``, of items like ``item`` but for their size along ``axis``,
-    or along the one of which the size is not ``known``."""
+    item, axis = found.item, found.axis
     if axis is None and isinstance(item, torch.Tensor):
         unknown = [i for i, size in enumerate(item.shape) if not is_known(size, known)]
         axis = unknown[0] if len(unknown) == 1 else None
