@@ -218,10 +218,6 @@ def padded_by_two_remainders(x: torch.Tensor) -> torch.Tensor:
     return F.pad(x, (0, 0, 0, (3 - x.shape[0] % 3) % 3))
 
 
-def cut(x: torch.Tensor) -> torch.Tensor:
-    return x[: x.shape[0] - x.shape[0] % 3]
-
-
 def parts_of_equal_size(whole: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], Any]:
     def function(x: torch.Tensor) -> Any:
         y = whole(x)
@@ -247,7 +243,7 @@ def parts_of_equal_size(whole: Callable[[torch.Tensor], torch.Tensor]) -> Callab
 
 
 @CAPTURES
-@pytest.mark.parametrize("whole", [padded, padded_unless_whole, padded_by_ceil, padded_by_two_remainders, cut])
+@pytest.mark.parametrize("whole", [padded, padded_unless_whole, padded_by_ceil, padded_by_two_remainders])
 def test_parts_of_a_multiple_have_one_size(whole: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     agrees_without_warnings(parts_of_equal_size(whole), SHAPES, ROWS, capture, tmp_path)
 
@@ -263,6 +259,19 @@ def test_an_axis_of_which_nothing_is_left_has_one_part(tmp_path: pathlib.Path) -
     opbridge.export(function, (torch.rand(3, 4),), path, dynamic_shapes=ROWS)
     for x in (torch.rand(3, 4), -torch.rand(2, 4), torch.rand(6, 4) - 0.5):
         assert opbridge.verify(path, function, (x,)).ok
+
+
+def cut_to_a_multiple(x: torch.Tensor) -> Any:
+    """Of less than three rows nothing is left."""
+    parts = x[: x.shape[0] - x.shape[0] % 3].split(3)
+    numbers = torch.arange(1, x.shape[0], 2).split(1, -1)
+    return torch.stack([part.sum(0) for part in parts]), len(parts), torch.cat(parts), numbers[-1] * 2, len(numbers)
+
+
+@CAPTURES
+def test_what_is_cut_to_a_multiple_may_have_nothing_left(capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [[(7, 4)], [(1, 4)], [(2, 4)], [(3, 4)], [(6, 4)], [(13, 4)]]
+    agrees_without_warnings(cut_to_a_multiple, shapes, ROWS, capture, tmp_path)
 
 
 def cropped(x: torch.Tensor) -> Any:

@@ -18,7 +18,6 @@ from opbridge.capture.symbolic_sizes.multiples import ratio
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.symbols import free_unbacked_symbols
 
 # The names of functions of itertools for which the runtime has others, which make no iterators.
 LOOPING = frozenset({"accumulate", "pairwise", "islice"})
@@ -202,8 +201,7 @@ def _split(
         return None
     if type(split_size) is int and split_size > 0:
         size: Any = tensor.shape[dim]
-        may_be_none = free_unbacked_symbols(size.node.expr) and not is_positive(size)
-        if not may_be_none and _is_multiple(size, split_size):
+        if is_positive(size) and _is_multiple(size, split_size):
             return _parts_of_size(tensor, split_size, dim)
     return _if_many(Split(tensor, split_size, dim, lambda: torch.split(tensor, split_size, dim)))
 

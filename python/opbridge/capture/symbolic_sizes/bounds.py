@@ -36,15 +36,18 @@ def is_never_negative(number: Any) -> bool:
     """Whether a number that is linear in sizes, their quotients, minima and maxima is certainly at least 0."""
     if not isinstance(number, torch.SymInt):
         return bool(number >= 0)
-    env: Any = number.node.shape_env
-    expr = number.node.expr
+    return never_negative(number.node.expr, number.node.shape_env)
+
+
+def never_negative(expr: Any, env: Any) -> bool:
+    """The same of an expression of ``env``."""
     return _is_never_negative(expr, env) or (
         expr.has(*REMAINDERS) and _is_never_negative(with_least_dividends(expr), env)
     )
 
 
 def is_bounded_by_zero(expr: Any, env: Any) -> bool:
-    """The same of an expression of ``env``."""
+    """The same of one that has no minima or maxima outside of quotients."""
     return any(
         _least(bound, env) > -1  # the number is an integer
         for form in (expr, _in_last_steps(expr, env))
