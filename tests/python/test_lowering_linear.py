@@ -4,6 +4,7 @@ import pytest
 import torch
 from lowering_check import check
 
+import opbridge
 from opbridge import UnsupportedError
 
 
@@ -21,6 +22,16 @@ def test_outer_products(dtype):
         "no terms": lambda a, b: torch.tensordot(a[:0].reshape(2, 0), b[:0].reshape(0, 3), 1),
     }
     check(functions, torch.randint(0, 5, (6,)).to(dtype), torch.randint(0, 5, (3,)).to(dtype))
+
+
+@pytest.mark.parametrize("product", [torch.matmul, torch.linalg.matmul, torch.bmm])
+def test_products_of_two_types_without_terms(product, tmp_path):
+    """PyTorch refuses them if there are terms, and torch.export refuses all."""
+    for args in (
+        (torch.rand(1, 2, 0).bfloat16(), torch.zeros(1, 0, 3, dtype=torch.uint8)),
+        (torch.rand(1, 0, 2), torch.zeros(1, 2, 3, dtype=torch.int64)),
+    ):
+        opbridge.export(product, args, tmp_path / "model.onnx", capture="trace", verify=True)
 
 
 def test_trilinear_of_an_axis_of_one_factor():
