@@ -147,6 +147,14 @@ def writes_earlier_view(x: torch.Tensor) -> Any:
     return x
 
 
+def changes_the_shape_in_place(x: torch.Tensor) -> Any:
+    x = whole = x * 1
+    if x.shape[1] > WINDOW:
+        x = x[:, :WINDOW]
+    x.transpose_(1, 2)
+    return x.sum((1, 2)), whole.sum(1)
+
+
 def of_one_where_the_other_is_even(x: torch.Tensor) -> Any:
     _, height, width, _ = x.shape
     if height % WINDOW != 0 or width % WINDOW != 0:
@@ -258,6 +266,7 @@ def kept_in_a_loop(x: torch.Tensor) -> Any:
         writes,
         writes_under_a_kept_test,
         writes_earlier_view,
+        changes_the_shape_in_place,
         of_one_where_the_other_is_even,
         both,
         less,

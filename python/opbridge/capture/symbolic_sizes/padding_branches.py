@@ -5,7 +5,8 @@
 
 The way that pads is that of all sizes if it pads by nothing where the condition does not hold: the program has this way
 alone. So it is with slices that keep the whole tensor, and with ``F.pad(x, (0, 8 - n % 8))`` under ``n % 8 != 0``,
-which pads by ``(8 - n % 8) % 8``. Where the model writes to such a tensor, the ways differ in what else has its memory.
+which pads by ``(8 - n % 8) % 8``. Where the model writes to such a tensor, the ways differ in what else has its memory;
+where it changes the shape of a slice in place, in which tensor has that shape.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PaddingBranches:
     def _begin(self) -> None:
         self._taken: dict[int, _Taken] = {}  # the latest of each frame
         self._kept: dict[tuple[int, str], _Kept] = {}  # by frame and name
-        self._watched: list[tuple[Line, torch.Tensor, int]] = []
+        self._watched: list[tuple[Line, Callable[[], Any], Any]] = []  # what is read then, and has been before
         self._patches = contextlib.ExitStack()
         self._notes_copies = False
 
@@ -93,7 +94,7 @@ class PaddingBranches:
                 if not self._were_taken:
                     raise
                 break
-            self._excluded |= {line for line, tensor, writes in self._watched if number_of_writes(tensor) != writes}
+            self._excluded |= {line for line, read, before in self._watched if read() != before}
             if len(self._excluded) == excluded:  # or the model has caught _NotPadding
                 return made
         self._is_off = True
@@ -158,8 +159,8 @@ class PaddingBranches:
         self._taken[id(frame)] = _Taken(running_line(frame), frame, candidate.lines, moduli)
         if any(step.kind == "crop" for step in candidate.steps) and not self._notes_copies:
             self._notes_copies = True
-            copying = self._copying(torch.Tensor.contiguous)
-            self._patches.enter_context(patch_attributes(torch.Tensor, contiguous=copying))
+            copying, slicing = self._copying(torch.Tensor.contiguous), self._slicing(torch.Tensor.__getitem__)
+            self._patches.enter_context(patch_attributes(torch.Tensor, contiguous=copying, __getitem__=slicing))
         return True
 
     def _exclude(self, line: Line) -> NoReturn:
@@ -272,10 +273,22 @@ class PaddingBranches:
 
         return contiguous
 
+    def _slicing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def getitem(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+            result: torch.Tensor = original(tensor, index)
+            taken = self._taken_by(sys._getframe(1))
+            if taken is not None:
+                read = functools.partial(_layout_of, result)
+                self._watched.append((taken.line, read, read()))
+            return result
+
+        return getitem
+
     def _watch(self, line: Line, *tensors: torch.Tensor) -> None:
         if any(tensor.is_inference() for tensor in tensors):  # torch does not count their writes
             self._exclude(line)
-        self._watched += [(line, tensor, number_of_writes(tensor)) for tensor in tensors]
+        reads = [functools.partial(number_of_writes, tensor) for tensor in tensors]
+        self._watched += [(line, read, read()) for read in reads]
 
     def _taken_by(self, frame: FrameType | None) -> _Taken | None:
         """The branch in whose steps a function is called, in ``frame`` or soon above it."""
@@ -287,6 +300,10 @@ class PaddingBranches:
                 return taken if frame.f_lineno in taken.lines else None
             frame = frame.f_back
         return None
+
+
+def _layout_of(tensor: torch.Tensor) -> str:
+    return str((tensor.shape, tensor.stride()))  # whose comparison would fix sizes
 
 
 def _expression(number: Any) -> Any:
