@@ -41,6 +41,7 @@ with look_up():
         Max,
         Min,
         Mod,
+        PowByNatural,
         PythonMod,
         ToFloat,
     )
@@ -53,7 +54,7 @@ with look_up():
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
-    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod"):
+    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PythonMod"):
         find(_functions, _name)
     for _name in ("OpaqueUnaryFn_sqrt", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
         find(_functions, _name)
@@ -247,6 +248,7 @@ __all__ = [
     "Max",
     "Min",
     "Mod",
+    "PowByNatural",
     "PythonMod",
     "ShapeEnv",
     "StatelessSymbolicContext",

@@ -1,4 +1,5 @@
-"""``while`` loops that count a number up or down to a bound, as ``while t < n: …; t += 1``."""
+"""``while`` loops that count a number up or down to a bound, as ``while t < n: …; t += 1``, or that multiply or divide
+it, as ``t *= 2``."""
 
 from __future__ import annotations
 
@@ -11,19 +12,23 @@ from opbridge.capture.loops.uses import called_on_in, can_be_function, names_in,
 from opbridge.capture.symbolic_sizes.syntax import lines_of
 
 _RELATIONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
 _TERMS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp)
 
 
 class Counting(NamedTuple):
-    """``while left < right: …; number += step``, where the body assigns the number nowhere else, nor any other name in
-    the test and in the step. The number is a term of ``left`` or of ``right``. ``relation`` is the class of the node
-    that compares both."""
+    """``while left < right: …; number += by``, where the body assigns the number nowhere else, nor any other name in
+    ``by``, and in the test only tensors whose sizes that compares, if it ``may_resize``. The number, perhaps times a
+    constant, is a term of ``left`` or of ``right``. ``relation`` and ``operation`` are the classes of the nodes that
+    compare both and that change the number."""
 
     number: str
     left: ast.expr
     relation: str
     right: ast.expr
-    step: ast.expr
+    operation: str
+    by: ast.expr
+    may_resize: bool
 
 
 def counting(loop: ast.While) -> Counting | None:
@@ -35,19 +40,21 @@ def counting(loop: ast.While) -> Counting | None:
     if not can_be_function(loop.body) or not _is_plain(left) or not _is_plain(right):
         return None
     for i, statement in enumerate(loop.body):
-        increment = _increment(statement)
-        if increment is None:
+        change = _change(statement)
+        if change is None:
             continue
-        number, step = increment
+        number, operation, by = change
         counted = [*_terms(left), *_terms(right)].count(number)
-        others = [*names_in(ast.walk(test)), *names_in(ast.walk(step))]
-        if counted != 1 or others.count(number) != 1 or not _is_plain(step):
+        in_test, in_step = ([*names_in(ast.walk(each))] for each in (test, by))
+        if counted != 1 or [*in_test, *in_step].count(number) != 1 or not _is_plain(by):
             continue
         stored = list(stored_in(loop.body))
-        if stored.count(number) != 1 or not {*stored, *called_on_in(loop.body)}.isdisjoint({*others} - {number}):
+        changing = {*stored, *called_on_in(loop.body)} - {number}
+        if stored.count(number) != 1 or not changing.isdisjoint({*in_step, *_without_sizes(test)}):
             continue
         if not any(isinstance(each, ast.Continue) for each in own(loop.body[:i])):
-            return Counting(number, left, type(test.ops[0]).__name__, right, step)
+            may_resize = not changing.isdisjoint(in_test)
+            return Counting(number, left, type(test.ops[0]).__name__, right, operation, by, may_resize)
     return None
 
 
@@ -74,27 +81,49 @@ def _asks_for_steps(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _increment(statement: ast.stmt) -> tuple[str, ast.expr] | None:
-    """The variable that the statement changes, and by how much."""
+def _change(statement: ast.stmt) -> tuple[str, str, ast.expr] | None:
+    """The variable that the statement changes, by which operation and by how much."""
     match statement:
         case ast.AugAssign(ast.Name(number), op, by):
             pass
         case ast.Assign([ast.Name(number)], ast.BinOp(ast.Name(same), op, by)) if same == number:
             pass
+        case ast.Assign([ast.Name(number)], ast.BinOp(by, (ast.Add() | ast.Mult()) as op, ast.Name(same))):
+            if same != number:
+                return None
         case _:
             return None
-    if isinstance(op, ast.Add):
-        return number, by
-    return (number, ast.UnaryOp(ast.USub(), by)) if isinstance(op, ast.Sub) else None
+    return (number, type(op).__name__, by) if isinstance(op, _OPERATIONS) else None
 
 
 def _terms(node: ast.expr) -> Iterator[str]:
-    """The names that are terms of a sum."""
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
-        yield from _terms(node.left)
-        yield from _terms(node.right)
+    """The names that are terms of a sum, perhaps times a constant."""
+    match node:
+        case ast.Name(name):
+            yield name
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            yield from _terms(left)
+            yield from _terms(right)
+        case ast.BinOp(ast.Name(name), ast.Mult(), ast.Constant()) | ast.BinOp(
+            ast.Constant(), ast.Mult(), ast.Name(name)
+        ):
+            yield name
+
+
+def _without_sizes(test: ast.expr) -> Iterator[str]:
+    """The names in the test, except those of tensors of which it reads a size."""
+    match test:
+        case ast.Subscript(ast.Attribute(ast.Name(), "shape"), index):
+            yield from _without_sizes(index)
+        case ast.Call(ast.Attribute(ast.Name(), "size"), arguments):
+            for each in arguments:
+                yield from _without_sizes(each)
+        case ast.Name(name):
+            yield name
+        case _:
+            for child in ast.iter_child_nodes(test):
+                if isinstance(child, ast.expr):
+                    yield from _without_sizes(child)
 
 
 def _is_plain(node: ast.expr) -> bool:

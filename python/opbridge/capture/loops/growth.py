@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.symbolic_sizes.bounds import is_bounded_by_zero, is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_bounded_by_zero, never_negative
 from opbridge.torch_compat.symbols import Max, Min, expression_of
 
 _STEP = sympy.Symbol("step", integer=True, nonnegative=True)
@@ -28,7 +28,7 @@ class Growth:
         self.by = sympy.sympify(expression_of(by)).xreplace({number.node.expr: _STEP})
         if not self.by.free_symbols - {_STEP} <= known:
             raise ValueError
-        self._same, self._parts = _parted(self.by, self._env, is_never_negative(by))
+        self._same, self._parts = _parted(self.by, self._env, number.node.expr)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Growth) and self.by == other.by
@@ -54,29 +54,48 @@ class Growth:
         return self._env.create_symintnode(expr, hint=None)
 
 
-def _parted(size: Any, env: Any, is_natural: bool = False) -> tuple[Any, list[tuple[Any, Any]]]:
-    """What is the same in each step, and the parts of axes with their factors, which add up to ``size``. Raises
-    ValueError if there are others."""
+def _parted(size: Any, env: Any, number: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """What is the same in each step, the ``number`` of which is known to be in range, and the parts of axes with their
+    factors, which add up to ``size``. Raises ValueError if there are others."""
     if not size.has(_STEP):
         return size, []
-    left = _left_before_step(size, env, is_natural)
+    left = _left_before_step(size, env, number)
     if left is not None:
         return sympy.Integer(0), [(sympy.Integer(1), left)]
-    if size.is_Add:
-        terms = [_parted(term, env) for term in size.args]
-        return sum(same for same, _ in terms), [part for _, parts in terms for part in parts]
-    factor, rest = size.as_independent(_STEP, as_Add=False)
+    factor, rest = size.primitive()
+    if factor == 1 and size.is_Add:
+        terms = _parts_in(size)
+        if size in terms:
+            raise ValueError
+        parted = [_parted(term, env, number) for term in terms]
+        return sum(same for same, _ in parted), [part for _, parts in parted for part in parts]
+    if factor == 1:
+        factor, rest = size.as_independent(_STEP, as_Add=False)
     if factor == 1:
         raise ValueError
-    same, parts = _parted(rest, env)
+    same, parts = _parted(rest, env, number)
     return factor * same, [(factor * other, left) for other, left in parts]
 
 
-def _left_before_step(size: Any, env: Any, is_natural: bool) -> Any:
+def _parts_in(size: Any) -> list[Any]:
+    """The terms of a sum, those of ``Min(n, 2 * t + 2) - 2 * t``, the size of a part that is not empty, as one."""
+    terms, rest = [], size
+    for term in size.args:
+        factor, least = term.as_independent(_STEP, as_Add=False)
+        slopes = [slope for each in least.args if (slope := each.coeff(_STEP)) != 0] if isinstance(least, Min) else []
+        if len(slopes) == 1:
+            terms.append(factor * (least - slopes[0] * _STEP))
+            rest = rest - terms[-1]
+    return [*terms, *sympy.Add.make_args(sympy.expand(rest))]
+
+
+def _left_before_step(size: Any, env: Any, number: Any) -> Any:
     """What is left of an axis, an expression that may be negative, if ``size`` is that of its part; otherwise None. It
-    is not if it may be negative, unless it ``is_natural``."""
+    is not if ``size`` may be negative."""
     if isinstance(size, Max) and size.args[0] == 0 and len(size.args) == 2:
         size, is_natural = size.args[1], True
+    else:
+        is_natural = never_negative(size.xreplace({_STEP: number}), env)
     least = next((term for term in sympy.Add.make_args(size) if isinstance(term, Min)), None)
     if least is None:
         return None

@@ -13,14 +13,24 @@ import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
 from opbridge.capture.loops.parts import ListOfParts, Split, is_positive
+from opbridge.capture.loops.scaling import scaled_numbers
 from opbridge.capture.symbolic_sizes.bounds import is_never_negative
 from opbridge.capture.symbolic_sizes.multiples import ratio
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.torchscript.loops import fixed
+from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.errors import UnsupportedError
 
 # The names of functions of itertools for which the runtime has others, which make no iterators.
 LOOPING = frozenset({"accumulate", "pairwise", "islice"})
+_OPERATIONS = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "LShift": operator.lshift,
+    "RShift": operator.rshift,
+}
 _RELATIONS = {"Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
 
 
@@ -81,36 +91,47 @@ def not_negative(count: torch.SymInt) -> Any:
 
 
 class Counted:
-    """The values of ``number`` in ``while left(number) < right(number): …; number += step``, and the one at its end."""
+    """The values of ``number`` in ``while left(number) < right(number): …; number += by``, and the one at its end."""
 
     def __init__(
         self,
         relation: str,
+        operation: str,
         left: Callable[[Any], Any],
         right: Callable[[Any], Any],
         number: Any,
-        step: Any,
+        by: Any,
     ) -> None:
         self._relation = relation
+        self._operation = operation
         self._sides = left, right
-        self._step = step
+        self._by = by
+        self._start = number
         self.end = number
         self.items: Items | None = None
-        if type(step) is int and type(number) in (int, torch.SymInt):
-            self.items = self._items()
+        if type(by) is int and type(number) in (int, torch.SymInt):
+            self.items = self._added(by) if operation in ("Add", "Sub") else self._scaled(by)
         elif not isinstance(number, (int, float, torch.Tensor)):
             raise UnsupportedError(f"a loop counts a {type(number).__name__}, not a Python number")
+
+    def check_bound(self, left: Callable[[Any], Any], right: Callable[[Any], Any]) -> None:
+        """Raises NotRecorded if these sides, those of a step, are not those of the first one, as where steps change the
+        size of a tensor that the loop compares."""
+        now = _distance(self._relation, left(self._start), right(self._start))
+        change = fixed(now - self._distance(self._start))
+        if type(change) is not int or change != 0:
+            raise NotRecorded
 
     def goes_on(self, number: Any) -> Any:
         left, right = self._sides
         return _RELATIONS[self._relation](left(number), right(number))
 
     def after(self, number: Any) -> Any:
-        return number + self._step
+        return _OPERATIONS[self._operation](number, self._by)
 
-    def _items(self) -> Items | None:
+    def _added(self, by: int) -> Items | None:
         """The values, if their number is symbolic."""
-        start, step = self.end, self._step
+        start, step = self.end, by if self._operation == "Add" else -by
         distance = self._distance(start)
         if fixed(distance - self._distance(start + step)) != abs(step):
             return None  # it does not come closer to its end, or is not made of integers
@@ -120,12 +141,25 @@ class Counted:
         self.end = start + items.count * step
         return items
 
+    def _scaled(self, by: int) -> Items | None:
+        """The same of a number that steps multiply or divide."""
+        found = scaled_numbers(self._operation, by, self.end, self._distance)
+        if found is None:
+            return None
+        self.end = found.end()
+        return Items(found.count, found.get)
+
     def _distance(self, value: Any) -> Any:
         """The loop goes on while this is above 0."""
-        less, more = (side(value) for side in self._sides)
-        if not all(type(side) in (int, torch.SymInt) for side in (less, more)):
-            return math.nan
-        return (more - less if self._relation.startswith("Lt") else less - more) + self._relation.endswith("E")
+        return _distance(self._relation, *(side(value) for side in self._sides))
+
+
+def _distance(relation: str, less: Any, more: Any) -> Any:
+    """By how much the two fulfil the relation, where it holds; not above 0 otherwise. Not a number if one of them is no
+    integer."""
+    if not all(type(side) in (int, torch.SymInt) for side in (less, more)):
+        return math.nan
+    return (more - less if relation.startswith("Lt") else less - more) + relation.endswith("E")
 
 
 def reversed_items(iterable: Any) -> Any:

@@ -8,6 +8,7 @@ import __future__
 
 import ast
 import copy
+import itertools
 import types
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -52,7 +53,7 @@ from opbridge.capture.symbolic_sizes.syntax import definition_of, note_source, s
 _STEP = "opbridge_step"
 _WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
-_COUNTED = "opbridge_counted"
+_COUNTED = "opbridge_counted_"
 _MIDDLE = "opbridge_middle"
 _HELD = "opbridge_held"
 _ITERATORS = frozenset({"range", "enumerate", "zip", "reversed", "map"})
@@ -146,6 +147,7 @@ class _Rewriting(ast.NodeTransformer):
         self._locals = {each.arg for each in parameters_of(self._function)} | set(stored_in(body))
         self._captured = {name for scope in scopes_in(body) for name in free_in(scope)}
         self._builtins = builtins - self._locals
+        self._counted = itertools.count()
         self._loops = 0  # around the statement
         self._functions = 0  # of steps and ways, likewise
         self._following: list[list[ast.stmt]] = []  # what runs after the statement, of all blocks that it is in
@@ -203,16 +205,30 @@ class _Rewriting(ast.NodeTransformer):
     def visit_While(self, node: ast.While) -> Any:
         found = counting(node)
         if found is None:
-            return self._repeating(node) if self._rewrites_branches else self.generic_visit(node)
-        number, counted = ast.Name(found.number, ast.Load()), ast.Name(_COUNTED, ast.Load())
+            return self._not_counting(node)
+        counted = ast.Name(f"{_COUNTED}{next(self._counted)}", ast.Load())
         sides = [ast.Lambda(parameters(found.number), each) for each in (found.left, found.right)]
-        values = call("counted", [ast.Constant(found.relation), *sides, number, found.step])
+        classes = [ast.Constant(found.relation), ast.Constant(found.operation)]
+        values = call("counted", [*classes, *sides, ast.Name(found.number, ast.Load()), found.by])
+        assigned = placed(ast.Assign([stored_name(counted.id)], values), node)
         end = ast.Assign([stored_name(found.number)], ast.Attribute(counted, "end", ast.Load()))
-        loop = placed(ast.For(stored_name(found.number), counted, node.body, [end, *node.orelse]), node)
+        body, orelse = (copy.deepcopy(each) if found.may_resize else each for each in (node.body, node.orelse))
+        if found.may_resize:
+            check = ast.Call(ast.Attribute(counted, "check_bound", ast.Load()), [*map(copy.deepcopy, sides)], [])
+            body.insert(0, ast.Expr(check))
+        loop = placed(ast.For(stored_name(found.number), counted, body, [end, *orelse]), node)
         changed = self.visit_For(loop)
         if changed is loop:
             return self.generic_visit(node)
-        return [placed(ast.Assign([stored_name(_COUNTED)], values), node), *changed]
+        if not found.may_resize:
+            return [assigned, *changed]
+        has_items = ast.Compare(ast.Attribute(counted, "items", ast.Load()), [ast.IsNot()], [ast.Constant(None)])
+        otherwise = self._not_counting(node)
+        ways = ast.If(has_items, changed, otherwise if isinstance(otherwise, list) else [otherwise])
+        return [assigned, placed(ways, node)]
+
+    def _not_counting(self, node: ast.While) -> Any:
+        return self._repeating(node) if self._rewrites_branches else self.generic_visit(node)
 
     def _repeating(self, node: ast.While) -> Any:
         """A loop that data may end."""

@@ -14,8 +14,9 @@ from typing import Any
 import sympy
 import torch
 
+from opbridge.capture.symbolic_sizes.decided import size_of_log2
 from opbridge.capture.symbolic_sizes.multiples import REMAINDERS, with_least_dividends
-from opbridge.torch_compat.symbols import FloorDiv, Max, Min
+from opbridge.torch_compat.symbols import FloorDiv, Max, Min, PowByNatural
 
 _MOST_BOUNDS = 32
 # The greatest values of symbols, as expressions of others.
@@ -30,6 +31,11 @@ def note_step(number: torch.SymInt, count: torch.SymInt) -> None:
         possible = [each for each in expr.args if not (each.is_Integer and each <= 0)]
         expr = Max(*possible)
     _greatest.setdefault(number.node.shape_env, {})[number.node.expr] = expr - 1
+
+
+def note_greatest(number: torch.SymInt, greatest: torch.SymInt) -> None:
+    """Notes that ``number``, of a step of a loop, is never more than ``greatest``."""
+    _greatest.setdefault(number.node.shape_env, {})[number.node.expr] = greatest.node.expr
 
 
 def is_never_negative(number: Any) -> bool:
@@ -143,6 +149,13 @@ def _bounds(expr: Any, env: Any, below: bool) -> Iterator[Any]:
             yield expr
         if below and _are_natural(above, divisor, env):
             yield sympy.Integer(0)
+    elif isinstance(expr, PowByNatural) and expr.args[0] == 2:
+        yield expr
+        if below:
+            yield sympy.Integer(1)
+        else:
+            for bound in _bounds(expr.args[1], env, below):
+                yield from _bounds_of_power(bound)
     elif (multiple := _as_multiple(expr, env)) is not None:
         above, divisor = multiple
         yield from _bounds(above - divisor + 1 if below else above, env, below)
@@ -157,6 +170,17 @@ def _bounds(expr: Any, env: Any, below: bool) -> Iterator[Any]:
         yield expr  # which may cancel
         if below and expr.is_Mul and all(is_bounded_by_zero(each, env) for each in expr.args):
             yield sympy.Integer(0)
+
+
+def _bounds_of_power(exponent: Any) -> Iterator[Any]:
+    """What ``2 ** exponent`` is not above, where the exponent is not negative: ``n - 1`` for ``ceil(log2(n)) - 1`` and
+    ``n`` for ``floor(log2(n))``."""
+    offset, rounded = exponent.as_coeff_Add()
+    size = size_of_log2(rounded)
+    if size is not None and type(rounded).__name__ != "CeilToInt":
+        yield size * sympy.Integer(2) ** offset
+    elif size is not None and offset < 0:
+        yield (size - 1) * sympy.Integer(2) ** (offset + 1)
 
 
 def _are_natural(dividend: Any, divisor: Any, env: Any) -> bool:

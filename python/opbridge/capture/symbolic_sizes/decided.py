@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from opbridge.torch_compat.symbols import FloorDiv, Max, Min, Mod, PythonMod
+from opbridge.torch_compat.symbols import FloorDiv, Max, Min, Mod, PowByNatural, PythonMod
 
 _MOST_TRIED = 100_000
 _MOST_DIVIDED = 2**10  # of a float, the product of which with a size must be exact
@@ -117,12 +117,17 @@ def _is_above(asked: Any, truth: bool, least: int, most: int | None) -> bool:
 
 def _without_power(term: Any) -> Any:
     """The number ``n`` for the next power of 2, ``2 ** ceil(log2(n))``, which is at least that; others as they are."""
-    size = term
-    for name in ("PowByNatural", "CeilToInt", "OpaqueUnaryFn_log2", "ToFloat"):
-        if type(size).__name__ != name or (name == "PowByNatural" and size.args[0] != 2):
-            return term
-        size = size.args[-1]
-    return size
+    is_next = isinstance(term, PowByNatural) and term.args[0] == 2 and type(term.args[1]).__name__ == "CeilToInt"
+    size = size_of_log2(term.args[1]) if is_next else None
+    return term if size is None else size
+
+
+def size_of_log2(rounded: Any) -> Any:
+    """The number ``n`` for ``log2(n)`` that is rounded up or down; None for others."""
+    size = rounded if type(rounded).__name__ in ("CeilToInt", "FloorToInt", "TruncToInt") else None
+    for name in ("OpaqueUnaryFn_log2", "ToFloat"):
+        size = size.args[0] if size is not None and type(size.args[0]).__name__ == name else None
+    return None if size is None else size.args[0]
 
 
 def _is_rising(expr: Any) -> bool:

@@ -76,7 +76,7 @@ def watch_sizes(
         take_any_operand(caught),
         keep_numel_symbolic(),
         keep_order_of_operations(),
-        shorten_expressions(sizes.branches),
+        shorten_expressions(sizes.branches.is_natural),
         warn_of_texts(sizes),
         keep_caches_by_size(sizes, caught),
         patch(points.BIT_LENGTH, bit_length),

@@ -15,6 +15,7 @@ import torch
 from opbridge.capture.memory_layout import with_sizes
 from opbridge.capture.run_warnings import Location, warn_of_run_at
 from opbridge.capture.source import line_text
+from opbridge.capture.symbolic_sizes.bounds import answer_in_step
 from opbridge.capture.symbolic_sizes.decided import are_impossible, is_decided, truth_of_elements
 from opbridge.torch_compat.symbols import finite_bound, free_unbacked_symbols
 
@@ -171,6 +172,11 @@ class Branches:
             return bool(asked == sympy.sympify(truth)) or (is_equation and self._have_equal_factors(*asked.args))
         limits = self._limits_of(asked.free_symbols)
         return limits is not None and is_decided(asked, truth, *limits)
+
+    def is_natural(self, expr: Any, env: Any) -> bool:
+        """Whether an expression of the ShapeEnv is certainly never negative, in each step of a loop if it is of one."""
+        asked = sympy.Ge(expr, 0)
+        return self.is_decided(asked, True) or answer_in_step(asked, env) is True
 
     def _have_equal_factors(self, size: Any, other: Any) -> bool:
         """Whether two products have equal factors for each of the sizes in them. False if unknown."""

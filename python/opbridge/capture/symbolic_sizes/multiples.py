@@ -25,7 +25,6 @@ from typing import Any
 import sympy
 
 from opbridge.capture.patching import patch
-from opbridge.capture.symbolic_sizes.model_branches import Branches
 from opbridge.torch_compat.lookup import PatchPoint
 from opbridge.torch_compat.symbols import (
     CEIL_OF_SYMBOL,
@@ -48,10 +47,10 @@ REMAINDERS = (Mod, PythonMod)
 
 
 @contextlib.contextmanager
-def shorten_expressions(branches: Branches) -> Iterator[None]:
+def shorten_expressions(is_natural: Callable[[Any, Any], bool]) -> Iterator[None]:
     """Divides sizes that are rounded up to a multiple in the form in which ``x`` occurs once; rounds quotients
     without floating-point numbers; leaves out the smaller operand of a maximum and the greater one of a minimum.
-    ``branches`` know the ranges."""
+    ``is_natural`` tells of an expression of a ShapeEnv whether it is certainly never negative."""
     original = INTEGER_DIVISION.original
     maximum, minimum = MAXIMUM_OF_SYMBOLS.original, MINIMUM_OF_SYMBOLS.original
 
@@ -64,15 +63,16 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
         short = simplify_multiple(node.expr)
         return node if short is node.expr else with_expression(node, short)
 
-    def by_integers(rounding: PatchPoint, sum_of: Callable[[Any, Any], Any]) -> Any:
-        """Divides the integers that ``sum_of`` makes of dividend and divisor; None leaves the rounding to torch."""
+    def by_integers(rounding: PatchPoint, sum_of: Callable[[Any, Any, Any], Any]) -> Any:
+        """Divides the integers that ``sum_of`` makes of dividend and divisor in a ShapeEnv; None leaves the rounding to
+        torch."""
         by_torch = rounding.original
 
         def rounded(self: Any) -> Any:
             if get_proxy_mode() is None:
                 if found := quotient(self.expr):
                     dividend, divisor = found
-                    if (whole := sum_of(dividend, divisor)) is not None:
+                    if (whole := sum_of(dividend, divisor, self.shape_env)) is not None:
                         return with_expression(by_torch(self), FloorDiv(whole, divisor))
                 elif (whole := without_remainder(self.expr)) is not None:
                     return with_expression(by_torch(self), whole)
@@ -80,14 +80,14 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
 
         return patch(rounding, rounded)
 
-    def unless_negative(dividend: Any, _: Any) -> Any:
-        return dividend if branches.is_decided(sympy.Ge(dividend, 0), True) else None
+    def unless_negative(dividend: Any, _: Any, env: Any) -> Any:
+        return dividend if is_natural(dividend, env) else None
 
     def in_order(one: Any, other: Any) -> tuple[Any, Any] | None:
         """The operand that is never greater than the other one, and that; None if both may be."""
         if get_proxy_mode() is None:
             for less, more in ((one, other), (other, one)):
-                if branches.is_decided(sympy.Ge(more.expr - less.expr, 0), True):
+                if is_natural(more.expr - less.expr, less.shape_env):
                     return less, more
         return None
 
@@ -101,8 +101,8 @@ def shorten_expressions(branches: Branches) -> Iterator[None]:
 
     with (
         patch(INTEGER_DIVISION, divide),
-        by_integers(CEIL_OF_SYMBOL, lambda dividend, divisor: dividend + divisor - 1),
-        by_integers(FLOOR_OF_SYMBOL, lambda dividend, _: dividend),
+        by_integers(CEIL_OF_SYMBOL, lambda dividend, divisor, _: dividend + divisor - 1),
+        by_integers(FLOOR_OF_SYMBOL, lambda dividend, *_: dividend),
         by_integers(TRUNC_OF_SYMBOL, unless_negative),
         patch(MAXIMUM_OF_SYMBOLS, greater),
         patch(MINIMUM_OF_SYMBOLS, lesser),
