@@ -13,6 +13,8 @@ _HEADS = (  # with what ends a step
     ("for t in range(1, {f2}.size(0)):\n    row = {f2}[t]\n", ""),
     (_COUNTED, "t += 1"),
     (_COUNTED, "t = t + 2"),
+    ("t = 1\nwhile t < {f2}.size(0):\n    row = {f2}[t]\n", "t *= 2"),
+    ("t = {f2}.size(0) - 1\nwhile t > 0:\n    row = {f2}[t]\n", "t //= 2"),
 )
 _STEPS = (  # what precedes the loop, a step, and what follows the loop
     ("h = {f2}[0] * 0", "h = torch.tanh(h + row)", "{new} = h"),
@@ -79,4 +81,14 @@ def _written(head: tuple[str, str], step: tuple[str, str, str]) -> str:
     return f"{before}\n{head[0]}{lines}\n{after}".rstrip()
 
 
-LOOPS = tuple(itertools.starmap(_written, itertools.product(_HEADS, _STEPS)))
+_SCANS = (
+    "{new}, d = {f2}, 1\nwhile d < {f2}.size(0):\n    {new} = {new} + F.pad({new}[:-d], (0, 0, d, 0))\n    d *= 2",
+    "{new}, d = {f2}, 1\nwhile d < {new}.size(0):\n    {new} = torch.cat([{new}[:d], {new}[d:] * {new}[:-d]])\n"
+    "    d <<= 1\n{new} = {new} + d",
+    "{new}, d = {f2}, 1\nwhile 2 * d <= {new}.size(1):\n    {new} = {new} - torch.roll({new}, d, 1)\n    d = 2 * d",
+    "{new}, n = {f2}, {f2}.size(0)\nwhile n > 1:\n    {new} = {new} + {new}[:n].sum(0)\n    n //= 2\n{new} = {new} * n",
+    "d = 1\nwhile d < {f2}.size(1):\n    d *= 2\n{new} = F.pad({f2}, (0, d - {f2}.size(1)))",
+    "{new} = {f2}\nfor i in range(math.ceil(math.log2({f2}.size(0)))):\n"
+    "    {new} = torch.cat([{new}[: 2**i], {new}[2**i :] + {new}[: -(2**i)]])",
+)
+LOOPS = (*itertools.starmap(_written, itertools.product(_HEADS, _STEPS)), *_SCANS * 8)

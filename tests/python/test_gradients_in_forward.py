@@ -21,6 +21,11 @@ from checking.models import compare, loaded
 from opbridge.errors import UnsupportedError
 
 
+@pytest.fixture(autouse=True)
+def _fixed_inputs():
+    torch.manual_seed(0)
+
+
 class Network(nn.Module):
     """A physics-informed network returns u(x), its gradient, and the second derivatives that an equation has."""
 
@@ -675,3 +680,24 @@ def test_class_activation_maps(keeps, capture, tmp_path):
         mutations_as_outputs=True,
         verify=True,
     )
+
+
+def test_a_refused_model_that_normalizes_in_a_transform(tmp_path):
+    """Whether the model fails by itself is tried out; its buffers, which batch norm may write, are restored."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def loss(x: torch.Tensor) -> torch.Tensor:
+                total = self.norm(x).sum()
+                if x.sum() > 0:
+                    total = total * 2
+                return total
+
+            return grad(loss)(x)
+
+    with pytest.raises(UnsupportedError):
+        opbridge.export(Model().eval(), (torch.ones(2, 3),), tmp_path / "model.onnx")

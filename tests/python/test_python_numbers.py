@@ -273,6 +273,22 @@ def test_errors_that_the_model_catches_are_told(function: Function, capture: Any
     opbridge.verify(path, function, (torch.randn(3, 4),))
 
 
+@CAPTURES
+def test_errors_of_other_sizes_than_those_of_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
+    """A capture takes 2 for a dynamic size of 1, which does not broadcast."""
+
+    def with_none(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x + x[1:1]
+        except RuntimeError:
+            return x * 2
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"the model caught an error.*give an example of another size"):
+        opbridge.export(
+            with_none, (torch.ones(1, 3),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture
+        )
+
+
 class Showing(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         n = x.shape[0]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from opbridge.capture.run_warnings import warn_of_run_at
-from opbridge.capture.source import users_frame
-from opbridge.errors import Error
-from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.capture.source import line_text, users_frame
+from opbridge.errors import Error, UnsupportedError
+from opbridge.torch_compat.messages import is_branch_on_data, is_of_different_sizes
 
 T = TypeVar("T")
 
@@ -40,11 +40,20 @@ class Caught:
         finally:
             self._error, self._location = before
 
-    def report(self) -> None:
-        """Raises a refusal of opbridge again, and that of a branch by data, and warns of any other error. Call it after
-        the model has returned."""
+    def report(self, are_others: bool) -> None:
+        """Raises a refusal of opbridge again, and that of a branch by data, and warns of any other error. Refuses one
+        of sizes that do not broadcast if they ``are_others`` than those of the example. Call it after the model has
+        returned."""
         if isinstance(self._error, Error) or (self._error is not None and is_branch_on_data(self._error)):
             raise self._error
-        if self._error is not None:
-            text = next(iter(str(self._error).splitlines()), "")[:120]
-            warn_of_run_at(f"the model caught an error ('{type(self._error).__name__}: {text}')", self._location)
+        if self._error is None:
+            return
+        text = next(iter(str(self._error).splitlines()), "")[:120]
+        what = f"the model caught an error ('{type(self._error).__name__}: {text}')"
+        if are_others and is_of_different_sizes(self._error):
+            raise UnsupportedError(
+                f"{what}, perhaps only because a capture takes 2 for a dynamic size that is 1 in the example; give an "
+                "example of another size",
+                line_text(*self._location),
+            )
+        warn_of_run_at(what, self._location)

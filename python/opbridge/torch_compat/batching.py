@@ -1,9 +1,10 @@
-"""The rules by which torch.vmap calls operators on batches."""
+"""The transforms of torch.func, and the rules by which torch.vmap calls operators on batches."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from opbridge.torch_compat.zero_tensors import in_memory
 with look_up():
     from torch import _C
     from torch._decomp import decomposition_table
-    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+    from torch._functorch import pyfunctorch
     from torch._functorch.vmap import unwrap_batched
     from torch.utils import _pytree as pytree
 
+    without_transforms: Callable[[], AbstractContextManager[Any]] = pyfunctorch.temporarily_clear_interpreter_stack
+    _current_interpreter: Callable[[], Any] = pyfunctorch.retrieve_current_functorch_interpreter
     _add_batch_dim: Callable[[torch.Tensor, int, int], torch.Tensor] = _C._functorch._add_batch_dim
     _exclude: Callable[[Any], Any] = _C._ExcludeDispatchKeyGuard
     _KEY = "FuncTorchBatched"
@@ -36,7 +39,7 @@ def add_batch_rule(library: torch.library.Library, operator: OpOverload, rule: B
     of_torch = _rule_of_torch(operator)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        interpreter: Any = retrieve_current_functorch_interpreter()
+        interpreter = _current_interpreter()
         level = interpreter.level()
         values, axes = unwrap_batched(args, level)
         options, axes_of_options = unwrap_batched(kwargs, level)

@@ -82,6 +82,11 @@ def is_of_sizes_in_numpy(error: BaseException) -> bool:
     return is_function or _SIZE_IN_NUMPY.search(str(error)) is not None
 
 
+def is_of_different_sizes(error: BaseException) -> bool:
+    """Whether two sizes do not broadcast."""
+    return "must match the size of tensor" in str(error)
+
+
 def is_of_values_in_numpy(error: BaseException) -> bool:
     """Whether the model converts a tensor to a NumPy array, whose values a fake tensor does not have."""
     return str(error).endswith(_VALUES_IN_NUMPY)

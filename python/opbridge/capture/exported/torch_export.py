@@ -178,7 +178,7 @@ def _exported_once(
             _follow_changes(model, inputs, assigned, changed),
         ):
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
-            caught.report()
+            caught.report(inputs.example is not None)
             return program
     except (Error, TraceWarning):
         raise

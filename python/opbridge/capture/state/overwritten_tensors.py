@@ -9,6 +9,7 @@ import torch
 
 from opbridge.capture.operators import Operator
 from opbridge.torch_compat import is_fake, storage_id, unset_fake_temporarily
+from opbridge.torch_compat.batching import without_transforms
 
 
 class Originals:
@@ -29,8 +30,8 @@ class Originals:
         for tensor in written_tensors(operator, args, kwargs):
             storage = storage_id(tensor)
             if storage in self._watched and storage not in self._kept and not is_fake(tensor):
-                # A tensor that is made in inference mode, which the model may be in, cannot be written to after it.
-                with unset_fake_temporarily(), torch.inference_mode(False):
+                # One that is made in inference mode or a transform, which the model may be in, cannot be written later.
+                with unset_fake_temporarily(), torch.inference_mode(False), without_transforms():
                     whole = _whole(self._watched[storage])
                     self._kept[storage] = (whole, whole.clone())
 

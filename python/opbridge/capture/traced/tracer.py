@@ -149,7 +149,7 @@ def follow(
                 # Of a list or dict that the model keeps, which will get its former content.
                 outputs = [each.scalar if type(each) is Truth else each for each in leaves_of(returned)]
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
-        caught.report()
+        caught.report(inputs.example is not None)
         return recorder.finish(outputs)
     finally:
         recorder.originals.restore()
