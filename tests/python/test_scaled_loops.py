@@ -80,6 +80,17 @@ def butterfly(self: Any, x: torch.Tensor) -> Any:
     return x
 
 
+def until_nothing_is_left(self: Any, x: torch.Tensor) -> Any:
+    step, left = x.shape[1] // 2, x.shape[1]
+    while step:
+        x = x + torch.roll(x, step, 1)
+        step //= 2
+    while left != 0:
+        x = x * 0.9 + left
+        left -= 1
+    return x, step, left
+
+
 def of_less_than_nothing(self: Any, x: torch.Tensor) -> Any:
     n = x.shape[1] - 4
     while n > 0:
@@ -134,6 +145,7 @@ RIGHT = (
     by_threes,
     halves,
     butterfly,
+    until_nothing_is_left,
     of_less_than_nothing,
     written,
     nested,

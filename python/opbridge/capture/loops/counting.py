@@ -8,6 +8,7 @@ import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from opbridge.capture.loops.nodes import placed
 from opbridge.capture.loops.uses import called_on_in, can_be_function, names_in, own, stored_in
 from opbridge.capture.symbolic_sizes.syntax import lines_of
 
@@ -20,7 +21,7 @@ class Counting(NamedTuple):
     """``while left < right: …; number += by``, where the body assigns the number nowhere else, nor any other name in
     ``by``, and in the test only tensors whose sizes that compares, if it ``may_resize``. The number, perhaps times a
     constant, is a term of ``left`` or of ``right``. ``relation`` and ``operation`` are the classes of the nodes that
-    compare both and that change the number."""
+    compare both and that change the number. If both are not to be equal, ``left`` is 0."""
 
     number: str
     left: ast.expr
@@ -33,8 +34,8 @@ class Counting(NamedTuple):
 
 def counting(loop: ast.While) -> Counting | None:
     """How a loop counts; None if it does not, or has a body that cannot be a function of its own."""
-    test = loop.test
-    if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], _RELATIONS):
+    test = _compared(loop.test)
+    if test is None:
         return None
     left, right = test.left, test.comparators[0]
     if not can_be_function(loop.body) or not _is_plain(left) or not _is_plain(right):
@@ -78,6 +79,17 @@ def _asks_for_steps(node: ast.AST) -> ast.expr | None:
             return items
         case ast.Call(ast.Attribute(_, "split" | "chunk")):
             return node
+    return None
+
+
+def _compared(test: ast.expr) -> ast.Compare | None:
+    """The relation of two numbers that a test is: ``0 != number`` for ``number``, and for ``number != 0``."""
+    match test:
+        case ast.Compare(_, [relation], [_]) if isinstance(relation, _RELATIONS):
+            return test
+        case ast.Name() | ast.Compare(ast.Name(), [ast.NotEq()], [ast.Constant(0)]):
+            number = test if isinstance(test, ast.Name) else test.left
+            return placed(ast.Compare(ast.Constant(0), [ast.NotEq()], [number]), test)
     return None
 
 

@@ -31,7 +31,7 @@ _OPERATIONS = {
     "LShift": operator.lshift,
     "RShift": operator.rshift,
 }
-_RELATIONS = {"Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
+_RELATIONS = {"NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge}
 
 
 @dataclasses.dataclass
@@ -156,10 +156,10 @@ class Counted:
 
 def _distance(relation: str, less: Any, more: Any) -> Any:
     """By how much the two fulfil the relation, where it holds; not above 0 otherwise. Not a number if one of them is no
-    integer."""
+    integer. A loop that runs until ``more`` is 0 ends only if that is positive before."""
     if not all(type(side) in (int, torch.SymInt) for side in (less, more)):
         return math.nan
-    return (more - less if relation.startswith("Lt") else less - more) + relation.endswith("E")
+    return (less - more if relation.startswith("Gt") else more - less) + relation.endswith("E")
 
 
 def reversed_items(iterable: Any) -> Any:
