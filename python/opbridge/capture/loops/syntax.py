@@ -4,7 +4,6 @@ branches by data, becomes ``a, b = branch(test, yes, no, …)`` with functions o
 the old code did."""
 
 from __future__ import annotations
-import __future__
 
 import ast
 import copy
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opbridge.capture.loops.bools import WithBools
+from opbridge.capture.loops.code import STEP, WAYS, compiled, with_runtime
 from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import LOOPING, PARTS
 from opbridge.capture.loops.leaving import stop_of, with_one_return, without_continue
@@ -50,8 +50,6 @@ from opbridge.capture.loops.uses import (
 )
 from opbridge.capture.symbolic_sizes.syntax import definition_of, note_source, source_of
 
-_STEP = "opbridge_step"
-_WAYS = ("opbridge_yes", "opbridge_no")
 _ITEM = "opbridge_item"
 _COUNTED = "opbridge_counted_"
 _MIDDLE = "opbridge_middle"
@@ -76,10 +74,10 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
         return None
     builtins = (_BUILTINS | SEARCHES) - function.__globals__.keys() - set(original.co_freevars)
     rewriting = _Rewriting(copy.deepcopy(found), builtins, branches)
-    code = _compiled(rewriting.function(), original)
+    code = compiled(rewriting.function(), original)
     if not rewriting.has_calls or code.co_freevars != original.co_freevars:
         return None
-    code = _with_runtime(code, original.co_name, runtime)
+    code = with_runtime(code, original.co_name, runtime)
     note_source(code, source_of(original))
     return code
 
@@ -88,37 +86,10 @@ def _changes_names_outside(function: ast.FunctionDef) -> bool:
     return any(isinstance(each, (ast.Global, ast.Nonlocal)) for each in walk(function.body))
 
 
-def _compiled(function: ast.FunctionDef, original: types.CodeType) -> types.CodeType:
-    """The code of the function. Its free variables are variables of a function around it."""
-    function.decorator_list, function.returns = [], None
-    function.args.defaults, function.args.kw_defaults = [], [None] * len(function.args.kwonlyargs)
-    for given in parameters_of(function):
-        given.annotation = None
-    variables = [ast.Assign([stored_name(name)], ast.Constant(None)) for name in original.co_freevars]
-    around = ast.FunctionDef("around", parameters(), [*variables, function], [])
-    module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), function))
-    flags = original.co_flags & __future__.annotations.compiler_flag
-    code: types.CodeType = compile(module, original.co_filename, "exec", flags, dont_inherit=True)
-    for name in ("around", function.name):
-        code = next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
-    return code
-
-
 def _is_private(node: ast.AST) -> bool:
     """Whether the node has a name that a class around it would change, as ``self.__cell``."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name.startswith("__") and not name.endswith("__")
-
-
-def _with_runtime(code: types.CodeType, name: str, runtime: Any) -> types.CodeType:
-    def changed(constant: Any) -> Any:
-        if isinstance(constant, types.CodeType):
-            return _with_runtime(constant, name, runtime)
-        return runtime if type(constant) is str and constant == RUNTIME_NAME else constant
-
-    own = name if code.co_name in (_STEP, *_WAYS) else code.co_name
-    name = own if own.isidentifier() else name  # that of a function, not of a lambda or a comprehension
-    return code.replace(co_consts=tuple(map(changed, code.co_consts)), co_name=own)
 
 
 class _Rewriting(ast.NodeTransformer):
@@ -196,9 +167,9 @@ class _Rewriting(ast.NodeTransformer):
         iterable = self._items(node.iter)
         node.body = without_continue(statements)
         assigned = ast.Assign([node.target], ast.Name(_ITEM, ast.Load()))
-        step = ast.FunctionDef(_STEP, parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
+        step = ast.FunctionDef(STEP, parameters(_ITEM, *kept), [assigned, *self._step(node, kept)], [])
         end = [] if stopped is None else [ast.keyword("stopped", ast.Constant(kept.index(stopped)))]
-        values = self._node("each", [iterable, ast.Name(_STEP, ast.Load())], kept, end)
+        values = self._node("each", [iterable, ast.Name(STEP, ast.Load())], kept, end)
         following = self._block(node.orelse)
         return [placed(each, node) for each in (step, assigning(kept, values))] + following
 
@@ -239,9 +210,9 @@ class _Rewriting(ast.NodeTransformer):
             return self.generic_visit(node)
         self.has_calls = True
         node.body = without_continue(node.body)
-        step = ast.FunctionDef(_STEP, parameters(*kept), self._step(node, kept), [])
+        step = ast.FunctionDef(STEP, parameters(*kept), self._step(node, kept), [])
         test = ast.Lambda(parameters(*kept), self._test(node.test))
-        values = self._node("repeat", [test, ast.Name(_STEP, ast.Load())], kept)
+        values = self._node("repeat", [test, ast.Name(STEP, ast.Load())], kept)
         following = self._block(node.orelse)
         return [placed(each, node) for each in (step, assigning(kept, values))] + following
 
@@ -277,9 +248,9 @@ class _Rewriting(ast.NodeTransformer):
         self.has_calls = True
         ways = [
             ast.FunctionDef(name, parameters(*kept), self._body(block, kept), [])
-            for name, block in zip(_WAYS, blocks, strict=True)
+            for name, block in zip(WAYS, blocks, strict=True)
         ]
-        functions = [ast.Name(name, ast.Load()) for name in _WAYS]
+        functions = [ast.Name(name, ast.Load()) for name in WAYS]
         values = self._node("branch", [self._test(node.test), *functions], kept)
         return [placed(each, node) for each in (*ways, assigning(kept, values))]
 
