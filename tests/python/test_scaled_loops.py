@@ -91,6 +91,18 @@ def until_nothing_is_left(self: Any, x: torch.Tensor) -> Any:
     return x, step, left
 
 
+def beside_sets_and_lists(self: Any, x: torch.Tensor) -> Any:
+    left, gone, d = {1, 2, 3}, {2}, 1
+    while left:
+        x = x + len(left)
+        left -= gone
+        gone = {*left}
+    while d < x.shape[1]:
+        x = x + d
+        d *= 2
+    return x
+
+
 def of_less_than_nothing(self: Any, x: torch.Tensor) -> Any:
     n = x.shape[1] - 4
     while n > 0:
@@ -146,6 +158,7 @@ RIGHT = (
     halves,
     butterfly,
     until_nothing_is_left,
+    beside_sets_and_lists,
     of_less_than_nothing,
     written,
     nested,

@@ -45,6 +45,8 @@ def counting(loop: ast.While) -> Counting | None:
         if change is None:
             continue
         number, operation, by = change
+        if isinstance(test.ops[0], ast.NotEq) and not isinstance(by, ast.Constant):
+            continue  # perhaps of a set or a list
         counted = [*_terms(left), *_terms(right)].count(number)
         in_test, in_step = ([*names_in(ast.walk(each))] for each in (test, by))
         if counted != 1 or [*in_test, *in_step].count(number) != 1 or not _is_plain(by):
