@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import ListOfRows, Range, Rows, UnreadList, listed_numbers
-from opbridge.capture.loops.parts import ListOfParts, Split, is_positive
+from opbridge.capture.loops.parts import ListOfParts, Split
 from opbridge.capture.loops.scaling import scaled_numbers
-from opbridge.capture.symbolic_sizes.bounds import is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative, is_positive
 from opbridge.capture.symbolic_sizes.multiples import ratio
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.torchscript.loops import fixed

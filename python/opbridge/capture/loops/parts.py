@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from opbridge.capture.loops.lists import UnreadList, note_copies, unread
-from opbridge.capture.symbolic_sizes.bounds import is_never_negative, never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative, is_positive
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import check
-from opbridge.torch_compat.symbols import always, expression_of
+from opbridge.torch_compat.symbols import expression_of
 
 
 class Split(UnreadList):
@@ -68,16 +68,6 @@ class Split(UnreadList):
 
     def concatenated(self, dim: int) -> torch.Tensor:
         return self.tensor.clone() if dim % self.tensor.dim() == self.axis else torch.cat([*self], dim)
-
-
-def is_positive(size: Any) -> bool:
-    """Whether a size is certainly at least 1, as one that is padded and never less than another that is."""
-    if type(size) is int:
-        return True
-    env, expr = size.node.shape_env, size.node.expr
-    if always(env, expr >= 1) is not None:
-        return True
-    return any(always(env, each >= 1) is not None and never_negative(expr - each, env) for each in expr.free_symbols)
 
 
 @dataclasses.dataclass

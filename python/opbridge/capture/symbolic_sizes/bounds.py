@@ -16,7 +16,7 @@ import torch
 
 from opbridge.capture.symbolic_sizes.decided import size_of_log2
 from opbridge.capture.symbolic_sizes.multiples import REMAINDERS, with_least_dividends
-from opbridge.torch_compat.symbols import FloorDiv, Max, Min, PowByNatural
+from opbridge.torch_compat.symbols import FloorDiv, Max, Min, PowByNatural, always
 
 _MOST_BOUNDS = 32
 # The greatest values of symbols, as expressions of others.
@@ -50,6 +50,16 @@ def never_negative(expr: Any, env: Any) -> bool:
     return _is_never_negative(expr, env) or (
         expr.has(*REMAINDERS) and _is_never_negative(with_least_dividends(expr), env)
     )
+
+
+def is_positive(size: Any) -> bool:
+    """Whether a size is certainly at least 1, as one that is padded and never less than another that is."""
+    if type(size) is int:
+        return True
+    env, expr = size.node.shape_env, size.node.expr
+    if always(env, expr >= 1) is not None:
+        return True
+    return any(always(env, each >= 1) is not None and never_negative(expr - each, env) for each in expr.free_symbols)
 
 
 def is_bounded_by_zero(expr: Any, env: Any) -> bool:
