@@ -11,6 +11,8 @@ import torch
 from dynamic_check import CAPTURES, agrees_without_warnings
 from loops_check import DYNAMIC, SHAPES, Model, refuses
 
+import opbridge
+
 
 def lengths(x: torch.Tensor) -> torch.Tensor:
     """A number of steps for each row."""
@@ -224,3 +226,21 @@ def kept_in_the_model(self: Any, x: torch.Tensor) -> Any:
 )
 def test_refuses_other_uses(run: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, "outside of the loop", capture, tmp_path)
+
+
+def pairs_of_later_steps(self: Any, x: torch.Tensor) -> Any:
+    return torch.tensor([[t, 2 * t] for t in range(1, x.shape[1])])
+
+
+def chosen_steps(self: Any, x: torch.Tensor) -> Any:
+    return torch.tensor([t for t in range(x.shape[1]) if x[0, t, 0] > 0])
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [pairs_of_later_steps, chosen_steps], ids=lambda run: run.__name__)
+def test_warns_of_a_tensor_of_an_empty_list(run: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    """PyTorch's has float32 numbers and one axis, whatever would be in it."""
+    with pytest.warns(opbridge.TraceWarning, match="of a list that may be empty"):
+        opbridge.export(
+            Model(run), (torch.randn(2, 7, 6),), tmp_path / "m.onnx", dynamic_shapes=DYNAMIC, capture=capture
+        )

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import line_of_frame
-from opbridge.capture.symbolic_sizes.bounds import is_never_negative
+from opbridge.capture.symbolic_sizes.bounds import is_never_negative, is_positive
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, tensor_of_symbols, without_modes
 
@@ -385,7 +386,13 @@ def tensor_of_numbers(
     if not isinstance(data, UnreadList):
         return tensor_of_symbols(data, dtype=dtype, device=device)
     values = values_of_numbers(data)
-    inferred = torch.get_default_dtype() if values.is_floating_point() else values.dtype
+    default = torch.get_default_dtype()
+    inferred = default if values.is_floating_point() else values.dtype
+    if not is_positive(values.shape[0]) and (values.dim() > 1 or (dtype or inferred) != (dtype or default)):
+        warn_of_run(
+            f"the tensor of a list that may be empty has {values.dim()} axes and {dtype or inferred} then too, where "
+            f"PyTorch's has 1 and {dtype or default}"
+        )
     return values.to(dtype=dtype or inferred, device=device, copy=True).requires_grad_(requires_grad)
 
 
