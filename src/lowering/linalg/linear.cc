@@ -38,7 +38,7 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
   return g.cast(g.expand(sum, *g.result().dims), type);
 }
 
-// The product before it is rounded to the result's type. PyTorch multiplies two types if there are no terms.
+// The product before it is rounded to the result's type.
 Value product(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
   return g.op("MatMul", operand(g, a, type), operand(g, b, type));
@@ -197,7 +197,11 @@ void register_linear(SymbolicRegistry& registry) {
         "aten::inner(Tensor self, Tensor other) -> Tensor"}) {
     const bool inner = std::string_view(line).starts_with("aten::inner");
     on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {
-      if (!inner) return product(g, self, other);
+      if (!inner) {
+        // PyTorch multiplies two types if there are no terms.
+        const ElementType type = g.result().element_type;
+        return g.op("MatMul", g.cast(self, type), g.cast(other, type));
+      }
       if (self.rank() == 0 || other.rank() == 0) return elementwise(g, "Mul", {self, other});
       Value rows =
           other.rank() > 2
