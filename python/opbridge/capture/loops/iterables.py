@@ -131,7 +131,7 @@ class Counted:
 
     def _added(self, by: int) -> Items | None:
         """The values, if their number is symbolic."""
-        start, step = self.end, by if self._operation == "Add" else -by
+        start, step = self._start, by if self._operation == "Add" else -by
         distance = self._distance(start)
         if fixed(distance - self._distance(start + step)) != abs(step):
             return None  # it does not come closer to its end, or is not made of integers
@@ -143,7 +143,7 @@ class Counted:
 
     def _scaled(self, by: int) -> Items | None:
         """The same of a number that steps multiply or divide."""
-        found = scaled_numbers(self._operation, by, self.end, self._distance)
+        found = scaled_numbers(self._operation, by, self._start, self._distance)
         if found is None:
             return None
         self.end = found.end()

@@ -12,7 +12,7 @@ import torch
 from opbridge.capture.loops.lists import UnreadList, note_copies, unread
 from opbridge.capture.symbolic_sizes.bounds import is_never_negative, is_positive
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
-from opbridge.torch_compat import check
+from opbridge.capture.torchscript.branches import size_in
 from opbridge.torch_compat.symbols import expression_of
 
 
@@ -83,7 +83,7 @@ class Parts:
 
     def taken(self, axis: int, start: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
         """``size`` elements along the axis."""
-        taken: torch.Tensor = self.tensor.index_select(axis, start + torch.arange(_number(size)))
+        taken: torch.Tensor = self.tensor.index_select(axis, start + torch.arange(size_in(size)))
         note_copies.get()([taken, self.tensor])
         return taken
 
@@ -150,7 +150,7 @@ class ListOfParts(UnreadList):
         if self.axis != 0 or padding_side != "right":
             self.refuse()
         parts = self.parts
-        places = torch.arange(_number(parts.lengths.amax()))
+        places = torch.arange(size_in(parts.lengths.amax()))
         is_there = places < parts.lengths[:, None]
         items = parts.tensor[torch.where(is_there, parts.starts()[:, None] + places, 0)]
         mask = is_there.reshape(is_there.shape + (1,) * (items.dim() - 2))
@@ -196,10 +196,3 @@ class ListOfParts(UnreadList):
 
 def _tensor_of(piece: Any) -> Any:
     return piece.tensor if isinstance(piece, Parts) else piece
-
-
-def _number(size: torch.Tensor) -> Any:
-    """A size that a tensor holds."""
-    number = size.item()
-    check(number >= 0)
-    return number

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.symbolic_sizes.bounds import note_greatest
+from opbridge.capture.torchscript.branches import size_in
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.torch_compat import check
 
@@ -29,7 +30,7 @@ class ScaledNumbers:
         numbers = (start * factor**i for i in itertools.count())
         self._numbers = [*itertools.takewhile(lambda number: number < _MOST, numbers)]
         self._table = torch.tensor([*self._numbers, 2 * _MOST - 1])
-        self.count: torch.SymInt = _natural((self._table <= _tensor(bound)).sum())
+        self.count: torch.SymInt = size_in((self._table <= _tensor(bound)).sum())
 
     def get(self, index: Any) -> Any:
         return self._numbers[index] if type(index) is int else self._within(self.at(index))
@@ -37,7 +38,7 @@ class ScaledNumbers:
     def end(self) -> Any:
         """The first that is above the bound."""
         above = self._bound + 1
-        number = above + _natural(self.at(self.count) - _tensor(above))
+        number = above + size_in(self.at(self.count) - _tensor(above))
         check(number >= self._numbers[0])
         return number
 
@@ -85,12 +86,6 @@ def scaled_numbers(operation: str, by: int, start: Any, distance: Callable[[Any]
     if type(start) is not torch.SymInt or type(least) is not int or least < 1 or falls != -1:
         return None
     return Quotients(least, by, start)
-
-
-def _natural(value: torch.Tensor) -> Any:
-    number = value.item()
-    check(number >= 0)
-    return number
 
 
 def _tensor(number: Any) -> torch.Tensor:

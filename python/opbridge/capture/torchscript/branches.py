@@ -323,3 +323,10 @@ def size_of_data(env: Any) -> torch.SymInt:
     size: torch.SymInt = env.create_unbacked_symint()
     check(size >= 0)
     return size
+
+
+def size_in(tensor: torch.Tensor) -> Any:
+    """The size that a tensor, [] of integers, holds."""
+    size = tensor.item()
+    check(size >= 0)
+    return size
