@@ -155,6 +155,14 @@ def changes_the_shape_in_place(x: torch.Tensor) -> Any:
     return x.sum((1, 2)), whole.sum(1)
 
 
+def changes_the_shape_of_the_whole(x: torch.Tensor) -> Any:
+    x = whole = x * 1
+    if x.shape[1] > WINDOW:
+        x = x[:, :WINDOW]
+    whole.transpose_(1, 2)
+    return x.sum((1, 2)), whole.sum(1)
+
+
 def of_one_where_the_other_is_even(x: torch.Tensor) -> Any:
     _, height, width, _ = x.shape
     if height % WINDOW != 0 or width % WINDOW != 0:
@@ -267,6 +275,7 @@ def kept_in_a_loop(x: torch.Tensor) -> Any:
         writes_under_a_kept_test,
         writes_earlier_view,
         changes_the_shape_in_place,
+        changes_the_shape_of_the_whole,
         of_one_where_the_other_is_even,
         both,
         less,

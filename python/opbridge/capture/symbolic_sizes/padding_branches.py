@@ -6,7 +6,7 @@
 The way that pads is that of all sizes if it pads by nothing where the condition does not hold: the program has this way
 alone. So it is with slices that keep the whole tensor, and with ``F.pad(x, (0, 8 - n % 8))`` under ``n % 8 != 0``,
 which pads by ``(8 - n % 8) % 8``. Where the model writes to such a tensor, the ways differ in what else has its memory;
-where it changes the shape of a slice in place, in which tensor has that shape.
+where it changes a shape in place, that of a slice or of what is sliced, in which tensors have that shape.
 """
 
 from __future__ import annotations
@@ -278,8 +278,8 @@ class PaddingBranches:
             result: torch.Tensor = original(tensor, index)
             taken = self._taken_by(sys._getframe(1))
             if taken is not None:
-                read = functools.partial(_layout_of, result)
-                self._watched.append((taken.line, read, read()))
+                reads = [functools.partial(_layout_of, each) for each in (tensor, result)]
+                self._watched += [(taken.line, read, read()) for read in reads]
             return result
 
         return getitem
