@@ -292,6 +292,26 @@ def test_ways_that_differ_stay_two(model: Function, sizes: Any, capture: Any, tm
     assert branches_in(made.graph) > 0
 
 
+@CAPTURES
+def test_torch_is_as_before(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Where torch.Tensor had been given a ``__getitem__``, torch.tensor would take numbers for sequences."""
+    agrees(changes_the_shape_in_place, [[size] for size in SIZES], DYNAMIC, capture, tmp_path)
+    numbers = torch.arange(3.0)
+    assert torch.equal(torch.tensor([numbers[1], numbers[2]]), numbers[1:])
+
+
+@CAPTURES
+def test_ways_that_differ_on_a_device(capture: Any, tmp_path: pathlib.Path) -> None:
+    """The device is one more mode between a slice and the function that makes it."""
+
+    def on_a_device(x: torch.Tensor) -> Any:
+        with torch.device("cpu"), torch.device("cpu"):
+            return changes_the_shape_in_place(x)
+
+    made = agrees(on_a_device, [[size] for size in SIZES], DYNAMIC, capture, tmp_path)
+    assert branches_in(made.graph) > 0
+
+
 def reflected(x: torch.Tensor) -> Any:
     pad = -x.shape[2] % 2
     if pad > 0:

@@ -57,7 +57,9 @@ def watch_sizes(
     causes that fix sizes; ``caught`` records refusals."""
     contexts: tuple[contextlib.AbstractContextManager[Any], ...] = (
         keep_sizes_in_tensors(),
-        ReplaceFunctions(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, WINDOWS, MADE_BY_SIZE, SELECTIONS),
+        ReplaceFunctions(
+            *(EqualMasks(), OF_FLOAT_ARGUMENTS, PRODUCTS, WINDOWS, MADE_BY_SIZE, SELECTIONS, sizes.padding.watched())
+        ),
         keep_pools_dynamic(),
         reduce_whole_axes(),
         keep_convolutions_dynamic(),

@@ -24,7 +24,8 @@ import sympy
 import torch
 from torch.nn import functional as F
 
-from opbridge.capture.patching import patch, patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.capture.rewrites.replaced_functions import Function, Replacements
 from opbridge.capture.symbolic_sizes.padding_syntax import Candidate, KeptTest, candidates_in, pads_of, slices_of
 from opbridge.capture.symbolic_sizes.syntax import Line, evaluated, running_line
 from opbridge.capture.symbolic_sizes.whole_tests import condition_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from opbridge.capture.symbolic_sizes.model_branches import Branches
 
 _DEPTH_OF_CALL = 6  # frames between the model's and the replacement of a function that it calls
+_DEPTH_OF_MODES = 24  # where the function passes modes first, also those of the model
 
 
 @dataclasses.dataclass
@@ -77,8 +79,7 @@ class PaddingBranches:
         self._taken: dict[int, _Taken] = {}  # the latest of each frame
         self._kept: dict[tuple[int, str], _Kept] = {}  # by frame and name
         self._watched: list[tuple[Line, Callable[[], Any], Any]] = []  # what is read then, and has been before
-        self._patches = contextlib.ExitStack()
-        self._notes_copies = False
+        self._crops = False
 
     def capture(self, capture: Callable[[], T]) -> T:
         """Calls ``capture()`` until the tensors of these branches are not written, and tests that the model keeps
@@ -105,7 +106,7 @@ class PaddingBranches:
         """Follows an attempt to capture."""
         self._begin()
         try:
-            with self._patches, patch(PAD, self._padding(F.pad)):
+            with patch(PAD, self._padding(F.pad)):
                 yield
         finally:  # the frames hold what the model computes
             self._taken.clear()
@@ -157,10 +158,7 @@ class PaddingBranches:
             return False
         self._were_taken = True
         self._taken[id(frame)] = _Taken(running_line(frame), frame, candidate.lines, moduli)
-        if any(step.kind == "crop" for step in candidate.steps) and not self._notes_copies:
-            self._notes_copies = True
-            copying, slicing = self._copying(torch.Tensor.contiguous), self._slicing(torch.Tensor.__getitem__)
-            self._patches.enter_context(patch_attributes(torch.Tensor, contiguous=copying, __getitem__=slicing))
+        self._crops = self._crops or any(step.kind == "crop" for step in candidate.steps)
         return True
 
     def _exclude(self, line: Line) -> NoReturn:
@@ -263,26 +261,26 @@ class PaddingBranches:
 
         return pad
 
-    def _copying(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def contiguous(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-            result: torch.Tensor = original(tensor, *args, **options)
-            taken = self._taken_by(sys._getframe(1))
-            if taken is not None:
-                self._watch(taken.line, tensor, result)
-            return result
+    def watched(self) -> Replacements:
+        """The functions whose results are watched, where a step that crops calls them."""
+        return {torch.Tensor.contiguous: self._copying, torch.Tensor.__getitem__: self._slicing}
 
-        return contiguous
+    def _copying(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        taken = self._taken_by(sys._getframe(1), _DEPTH_OF_MODES) if self._crops else None
+        if taken is None:
+            return NotImplemented
+        result = function(*args, **kwargs)
+        self._watch(taken.line, args[0], result)
+        return result
 
-    def _slicing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def getitem(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-            result: torch.Tensor = original(tensor, index)
-            taken = self._taken_by(sys._getframe(1))
-            if taken is not None:
-                reads = [functools.partial(_layout_of, each) for each in (tensor, result)]
-                self._watched += [(taken.line, read, read()) for read in reads]
-            return result
-
-        return getitem
+    def _slicing(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        taken = self._taken_by(sys._getframe(1), _DEPTH_OF_MODES) if self._crops else None
+        if taken is None:
+            return NotImplemented
+        result = function(*args, **kwargs)
+        reads = [functools.partial(_layout_of, each) for each in (args[0], result)]
+        self._watched += [(taken.line, read, read()) for read in reads]
+        return result
 
     def _watch(self, line: Line, *tensors: torch.Tensor) -> None:
         if any(tensor.is_inference() for tensor in tensors):  # torch does not count their writes
@@ -290,9 +288,9 @@ class PaddingBranches:
         reads = [functools.partial(number_of_writes, tensor) for tensor in tensors]
         self._watched += [(line, read, read()) for read in reads]
 
-    def _taken_by(self, frame: FrameType | None) -> _Taken | None:
+    def _taken_by(self, frame: FrameType | None, depth: int = _DEPTH_OF_CALL) -> _Taken | None:
         """The branch in whose steps a function is called, in ``frame`` or soon above it."""
-        for _ in range(_DEPTH_OF_CALL):
+        for _ in range(depth):
             if frame is None:
                 break
             taken = self._taken.get(id(frame))
