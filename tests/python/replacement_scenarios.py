@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.attention.flex_attention
 from torch import nn
+from torch._higher_order_ops import associative_scan
 from torch.ao.quantization import quantize_dynamic
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import flex_attention
@@ -224,6 +225,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "constants": lambda: capture(Model(lambda _, x: x + torch.tensor([1, 2, 3])), (X,)),
     "branches": lambda: capture(Model(of_branches), (X,)),
     "traced branches": lambda: capture(Model(of_branches), (X,), how="trace"),
+    "scanned": lambda: capture(lambda x: associative_scan(torch.add, x, 0, combine_mode="generic"), (X,)),
     "compiled": lambda: capture(compiled(), (X,), how="trace"),
     "region": lambda: capture(lambda x: torch.compiler.nested_compile_region(lambda y: y.exp())(x), (X,), how="trace"),
     "attributes": lambda: capture(counting(), (X,)),

@@ -103,22 +103,25 @@ def test_saved(kind, tmp_path):
         compare(model, loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
-@pytest.mark.parametrize("dynamic_shapes", [None, ROWS])
 @pytest.mark.parametrize("kind", MODELS)
-def test_followed_by_trace(kind, dynamic_shapes, tmp_path):
-    """A trace takes this run's branch and steps. It warns if they depend on data, and refuses dynamic sizes."""
+def test_followed_by_trace(kind, tmp_path):
+    """A trace of constant sizes takes this run's branch and steps, and warns if they depend on data."""
     model = kind()
     by_data = kind in (Branches, Loop, NoSteps)
-    options = {"capture": "trace", "dynamic_shapes": dynamic_shapes, "verify": True}
     with torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", TraceWarning)
-        if dynamic_shapes and kind in (CountingLoop, Scan, Map):
-            with pytest.raises(UnsupportedError, match="axis 0 of the input 'x' was to be dynamic"):
-                opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", **options)
-            return
-        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", **options)
+        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", capture="trace", verify=True)
     assert any(each.category is TraceWarning for each in told) == by_data
     assert not {"If", "Loop", "Scan"} & {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+
+
+@pytest.mark.filterwarnings("error::opbridge.capture.run_warnings.TraceWarning")
+@pytest.mark.parametrize("kind", MODELS)
+def test_traced_with_dynamic_sizes(kind, tmp_path):
+    model = kind()
+    with torch.no_grad():
+        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", capture="trace", dynamic_shapes=ROWS)
+        compare(model, loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 def test_a_branch_uses_a_constant_that_is_computed_outside(tmp_path):
@@ -305,16 +308,6 @@ def test_constant_sizes_in_loops_stay_constant(tmp_path):
     opbridge.export(model, (torch.rand(5, 3), torch.rand(5, 4)), tmp_path / "model.onnx", dynamic_shapes=(rows, rows))
     for length in (2, 7):
         opbridge.verify(tmp_path / "model.onnx", model, (torch.rand(length, 3), torch.rand(length, 4)))
-
-
-def test_a_scan_that_torch_writes_out_for_the_example_is_refused(tmp_path):
-    """torch's Python code halves the number of rows again and again, and branches by whether it is even."""
-
-    def function(x):
-        return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-
-    with pytest.raises(UnsupportedError, match="the model fixes it to 3"):
-        opbridge.export(function, (torch.rand(3, 2),), tmp_path / "model.onnx", dynamic_shapes=ROWS[:1])
 
 
 def chosen(index, x):

@@ -79,6 +79,7 @@ USED = {
     "flex_attention.RUNS_UNCOMPILED": "flexible",
     "onnx_exporter.IS_EXPORTING": "questions",
     "patch_points.ANNOTATION": "branches",
+    "patch_points.ASSOCIATIVE_SCAN": "scanned",
     "patch_points.ATTENTION": "attention",
     "patch_points.ATTENTION_OF_CAUSAL_BIAS": "causal",
     "patch_points.CALL_OF_COMPILE_REGION": "region",

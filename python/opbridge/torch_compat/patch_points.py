@@ -38,6 +38,9 @@ REVERT_FX: Any = REVERSION_OF_FX.original
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")
 CALL_OF_HIGHER_ORDER_OPERATOR = PatchPoint(torch._ops.HigherOrderOperator, "__call__")
 BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
+with look_up():
+    _SCANS = importlib.import_module("torch._higher_order_ops.associative_scan")
+ASSOCIATIVE_SCAN = PatchPoint(_SCANS, "generic_associative_scan")
 LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getattribute__")
 
 VMAP_OF_GRADIENTS = PatchPoint(torch._vmap_internals, "_vmap")  # of autograd.grad(…, is_grads_batched=True)

@@ -1,4 +1,4 @@
-"""Finds models whose derivatives or transforms torch.export cannot capture.
+"""Finds models whose derivatives, transforms or scans torch.export cannot capture.
 
 torch.export records operators above autograd, and misses the tensors that autograd saves. Its second pass, which
 resolves ``vmap``, supports no other transform of torch.func. The tracer captures such models instead, from one run on
@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from opbridge.capture.failures import T
 from opbridge.capture.loops import NodeFound, Noted, has_loops, note_loops
 from opbridge.capture.patching import patch
@@ -18,18 +20,20 @@ from opbridge.capture.symbolic_sizes.asking import refuses_parts_of_example
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
 from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.torch_compat.patch_points import ASSOCIATIVE_SCAN
 
 
-class _Differentiated(BaseException):
-    """The model computes a derivative. Not an Exception, which the model might catch."""
+class _OnlyTraced(BaseException):
+    """The model computes a derivative, or combines as many rows as a dynamic size says. Not an Exception, which the
+    model might catch."""
 
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
-    """Calls ``export()``. If the model computes a derivative, or is refused and uses vmap, loops over a dynamic axis or
-    branches by data, returns ``trace()``. At the first such loop or branch ``export()``, which tries several ways to
-    capture the model, ends, and goes on only if ``trace()`` is refused."""
+    """Calls ``export()``. If the model computes a derivative or combines rows of a dynamic axis, or is refused and uses
+    vmap, loops over a dynamic axis or branches by data, returns ``trace()``. At the first such loop or branch
+    ``export()``, which tries several ways to capture the model, ends, and goes on only if ``trace()`` is refused."""
     has_vmap = False
-    enter_vmap = NESTING_OF_VMAP.original
+    enter_vmap, scan_of_constants = NESTING_OF_VMAP.original, ASSOCIATIVE_SCAN.original
     refused: UnsupportedError | None = None
 
     def note_vmap(*args: Any) -> Any:
@@ -38,7 +42,12 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
         return enter_vmap(*args)
 
     def stop(*_: Any, **__: Any) -> Any:
-        raise _Differentiated
+        raise _OnlyTraced
+
+    def scan(operator: Any, leaves: Any, dim: int = 0, additional_inputs: Any = ()) -> Any:
+        if isinstance(leaves[0].shape[dim], torch.SymInt):
+            stop()
+        return scan_of_constants(operator, leaves, dim, additional_inputs)
 
     def trace_once() -> T:
         nonlocal refused
@@ -56,9 +65,10 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
                 patch(NESTING_OF_VMAP, note_vmap),
                 patch(BACKWARD, stop),
                 patch(DUAL_NUMBERS, stop),
+                patch(ASSOCIATIVE_SCAN, scan),
             ):
                 return export()
-        except _Differentiated:
+        except _OnlyTraced:
             return trace_once()
         except UnsupportedError as refusal:
             if not has_vmap and not has_loops(loops):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,17 +18,19 @@ _CUSTOM_FUNCTION = "custom_function_call"
 
 
 @contextlib.contextmanager
-def patch_control_flow() -> Iterator[None]:
-    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it executes. Passes
-    calls of an autograd.Function on to the transforms of torch.func."""
+def patch_control_flow(others: Mapping[str, Function] = MappingProxyType({})) -> Iterator[None]:
+    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it executes; calls
+    ``others`` instead of the operators with these names. Passes calls of an autograd.Function on to the transforms of
+    torch.func."""
     dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
+    followed = {**_FOLLOWED, **others}
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name_of(operator) == _CUSTOM_FUNCTION and transforms_are_active():
             # torch would first look for a kernel for the mode of the capture, which the operator does not have.
             return operator.dispatch(TRANSFORMS, *args, **kwargs)
         eager = kernels_of(operator).get(EAGER_KERNEL)
-        follow = _FOLLOWED.get(name_of(operator), eager)
+        follow = followed.get(name_of(operator), eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
     with patch(CALL_OF_HIGHER_ORDER_OPERATOR, in_eager), patch(BRANCH_COMPILATION, _call_with_flat_operands):
@@ -60,7 +63,7 @@ def _switch(index: Any, branches: Sequence[Function], operands: Sequence[Any]) -
     return branches[-1](*operands)
 
 
-def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
+def unrolled_while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
     carried = tuple(carried)
     if not cond_fn(*carried, *additional):  # eager mode copies what it then returns
         return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in carried)
@@ -70,7 +73,9 @@ def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], ad
             return carried
 
 
-def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
+def unrolled_scan(
+    combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]
+) -> Any:
     """The step may return its carry and results nested or flat; the scan returns them in the same form."""
     carry, results = list(init), []
     if xs[0].shape[0] == 0:  # the step is called for its shapes, as in eager mode
@@ -86,4 +91,9 @@ def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor],
 
 
 # Operators whose kernels refuse to run while a mode, such as that of fake tensors, is active.
-_FOLLOWED: dict[str, Function] = {"cond": _cond, "switch": _switch, "while_loop": _while_loop, "scan": _scan}
+_FOLLOWED: dict[str, Function] = {
+    "cond": _cond,
+    "switch": _switch,
+    "while_loop": unrolled_while_loop,
+    "scan": unrolled_scan,
+}

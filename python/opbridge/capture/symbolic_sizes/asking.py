@@ -39,8 +39,8 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.autograd.__file__),
 )
 _CAPTURE = os.path.dirname(os.path.dirname(__file__))
-_LOOPS = os.path.join(_CAPTURE, "loops", "recording.py")
-_BRANCHING = (*BRANCHING_FILES, control_flow.__file__, equality.__file__, _LOOPS)  # by sizes, as a model does
+_LOOPS = tuple(os.path.join(_CAPTURE, "loops", name) for name in ("recording.py", "higher_order.py"))
+_BRANCHING = (*BRANCHING_FILES, control_flow.__file__, equality.__file__, *_LOOPS)  # by sizes, as a model does
 _SPLITS = ("split", "split_copy", "unsafe_split", "chunk", "unsafe_chunk")
 _TORCHSCRIPT = os.path.join(_CAPTURE, "torchscript") + os.sep
 _RECORDERS = (FILE_OF_PROXIES, os.path.join(_CAPTURE, "traced", "recorder.py"))

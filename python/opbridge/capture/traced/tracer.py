@@ -24,10 +24,10 @@ from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.loops import retry_with_loops
+from opbridge.capture.loops.higher_order import record_control_flow
 from opbridge.capture.loops.recording import record_loops
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
-from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.rewrites.copies import patch_shallow_copies
 from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
@@ -134,7 +134,7 @@ def follow(
                 show_eager_types(attributes),
                 record_loops(recorder, attributes, caught),
                 TensorAccessMode(recorder.read, recorder.assign_data, caught.note, recorder.is_weight, recorder.pause),
-                patch_control_flow(),
+                record_control_flow(),
                 patch_shallow_copies(),
                 patch_torchscript(recorder),
                 refuse_other_threads(),
