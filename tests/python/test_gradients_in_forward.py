@@ -682,6 +682,26 @@ def test_class_activation_maps(keeps, capture, tmp_path):
     )
 
 
+def test_a_branch_by_data_in_a_transform_is_refused(tmp_path):
+    def squares_or_cubes(x):
+        return (x**2).sum() if x.sum() > 1 else (x**3).sum()
+
+    with pytest.raises(UnsupportedError, match=r"branches on a tensor.*inside of a transform.*torch\.where"):
+        opbridge.export(torch.func.grad(squares_or_cubes), (torch.rand(4, 2),), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim("n")},)])
+def test_a_branch_by_data_in_a_transform_is_warned_of_by_trace(dynamic, tmp_path):
+    def squares_or_cubes(x):
+        return (x**2).sum() if x.sum() > 1 else (x**3).sum()
+
+    def model(x):
+        return torch.func.grad(squares_or_cubes)(x)
+
+    with pytest.warns(opbridge.TraceWarning, match="was read as the number True"):
+        opbridge.export(model, (torch.rand(4, 2) + 1,), tmp_path / "m.onnx", capture="trace", dynamic_shapes=dynamic)
+
+
 def test_a_refused_model_that_normalizes_in_a_transform(tmp_path):
     """Whether the model fails by itself is tried out; its buffers, which batch norm may write, are restored."""
 

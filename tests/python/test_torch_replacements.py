@@ -63,6 +63,7 @@ USED = {
     "exporting.FUNCTION_HANDLER": "questions",
     "exporting.LAZY_GRAPH_MODULE": "questions",
     "exporting.METHOD_PATCH_OF_FX": "questions",
+    "exporting.NESTING_OF_GRAD": "batched gradients",
     "exporting.NESTING_OF_VMAP": "recurrent",
     "exporting.PRINT": "refused",
     "exporting.STACK_TRACE": "questions",

@@ -91,6 +91,7 @@ with look_up():
     _JVP = _C._functorch.TransformType.Jvp
     transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
     is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
+    unwrap_if_dead: Callable[[torch.Tensor], torch.Tensor] = _C._functorch.unwrap_if_dead
     _untransformed: Callable[[torch.Tensor], torch.Tensor] = _C._functorch.get_unwrapped
 
     MODULE_CALL = torch.nn.Module._call_impl  # the implementation of nn.Module.__call__
@@ -333,6 +334,7 @@ __all__ = [
     "tensor_of_symbols",
     "transforms_are_active",
     "unset_fake_temporarily",
+    "unwrap_if_dead",
     "version_of",
     "without_modes",
     "wrapper_of_no_memory",

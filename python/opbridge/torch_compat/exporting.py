@@ -75,6 +75,7 @@ CALLABLE_IN_PROGRAMS = PatchPoint(verifier.Verifier, "allowed_op_types")
 BACKWARD = PatchPoint(torch.autograd, "_engine_run_backward")
 DUAL_NUMBERS = PatchPoint(torch.autograd.forward_ad, "make_dual")
 NESTING_OF_VMAP = PatchPoint(torch._functorch.vmap, "_vmap_increment_nesting")
+NESTING_OF_GRAD = PatchPoint(torch._functorch.eager_transforms, "_grad_increment_nesting")
 
 # Operators whose results may share memory with an argument, contrary to their schemas: run_decompositions loses what
 # is written to these results unless it decomposes the operators.
@@ -152,6 +153,7 @@ __all__ = [
     "LOGGER_OF_FAKE_TENSORS",
     "METHOD_PATCH_OF_FX",
     "MODULE_CALL_OF_FX",
+    "NESTING_OF_GRAD",
     "NESTING_OF_VMAP",
     "PATCHER_OF_FX",
     "PRINT",

@@ -18,7 +18,7 @@ from opbridge.capture.loops import NodeFound, Noted, has_loops, note_loops
 from opbridge.capture.patching import patch
 from opbridge.capture.symbolic_sizes.asking import refuses_parts_of_example
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
+from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_GRAD, NESTING_OF_VMAP
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.patch_points import ASSOCIATIVE_SCAN
 
@@ -30,16 +30,20 @@ class _OnlyTraced(BaseException):
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
     """Calls ``export()``. If the model computes a derivative or combines rows of a dynamic axis, or is refused and uses
-    vmap, loops over a dynamic axis or branches by data, returns ``trace()``. At the first such loop or branch
-    ``export()``, which tries several ways to capture the model, ends, and goes on only if ``trace()`` is refused."""
-    has_vmap = False
-    enter_vmap, scan_of_constants = NESTING_OF_VMAP.original, ASSOCIATIVE_SCAN.original
+    a transform of torch.func, loops over a dynamic axis or branches by data, returns ``trace()``. At the first such
+    loop or branch ``export()``, which tries several ways to capture the model, ends, and goes on only if ``trace()`` is
+    refused."""
+    has_transform = False
+    scan_of_constants = ASSOCIATIVE_SCAN.original
     refused: UnsupportedError | None = None
 
-    def note_vmap(*args: Any) -> Any:
-        nonlocal has_vmap
-        has_vmap = True
-        return enter_vmap(*args)
+    def noting(enter: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*args: Any) -> Any:
+            nonlocal has_transform
+            has_transform = True
+            return enter(*args)
+
+        return note
 
     def stop(*_: Any, **__: Any) -> Any:
         raise _OnlyTraced
@@ -62,7 +66,8 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
         try:
             with (
                 note_loops(ends_at) as loops,
-                patch(NESTING_OF_VMAP, note_vmap),
+                patch(NESTING_OF_VMAP, noting(NESTING_OF_VMAP.original)),
+                patch(NESTING_OF_GRAD, noting(NESTING_OF_GRAD.original)),
                 patch(BACKWARD, stop),
                 patch(DUAL_NUMBERS, stop),
                 patch(ASSOCIATIVE_SCAN, scan),
@@ -71,13 +76,13 @@ def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
         except _OnlyTraced:
             return trace_once()
         except UnsupportedError as refusal:
-            if not has_vmap and not has_loops(loops):
+            if not has_transform and not has_loops(loops):
                 raise
             try:
                 return trace_once()
             except UnsupportedError as other:
                 says_the_same = other.__cause__ is not None and is_branch_on_data(other.__cause__)
-                raise (refusal if has_vmap or says_the_same else other) from None
+                raise (refusal if has_transform or says_the_same else other) from None
 
     token = refuses_parts_of_example.set(True)
     try:

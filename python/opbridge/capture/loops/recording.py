@@ -29,7 +29,7 @@ from opbridge.capture.torchscript.loops import Varies
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, is_fake, pytree
+from opbridge.torch_compat import DisableTorchFunction, is_fake, is_transformed, pytree
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import expression_of, free_unbacked_symbols
 
@@ -111,7 +111,7 @@ class _Loops:
         def record(*ways: Step) -> tuple[Any, ...]:
             return record_choice(self._recorder, condition, ways, values, shared)
 
-        return self._by_data(record, ways, values, "branches on a tensor", "ways")
+        return self._by_data(record, condition, ways, values, "branches on a tensor", "ways")
 
     def repeat(
         self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any], shared: set[int]
@@ -119,11 +119,13 @@ class _Loops:
         def record(test: Callable[..., Any], step: Step) -> tuple[Any, ...]:
             return record_repetition(self._recorder, condition, test, step, values, shared)
 
-        return self._by_data(record, (test, step), values, "branches on a tensor in the test of a loop", "steps")
+        what = "branches on a tensor in the test of a loop"
+        return self._by_data(record, condition, (test, step), values, what, "steps")
 
     def _by_data(
         self,
         record: Callable[..., tuple[Any, ...]],
+        condition: Truth,
         functions: Sequence[Callable[..., Any]],
         values: list[Any],
         what: str,
@@ -134,6 +136,11 @@ class _Loops:
         if self._recorder.in_body:
             return record(*functions)
         what = f"the model {what}, whose value is known only when it runs"
+        if is_transformed(condition.tensor):
+            raise UnsupportedError(
+                f"{what}, inside of a transform of torch.func (vmap, grad, …); compute both ways and choose with "
+                "torch.where(…)"
+            )
         others = [each for each in pytree.tree_leaves(values) if not isinstance(each, torch.Tensor)]
         with self._recorder.pause(), DisableTorchFunction():
             state = Attributes(*itertools.chain(*map(_of_the_model, functions)), *others)

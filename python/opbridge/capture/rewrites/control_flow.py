@@ -50,7 +50,7 @@ def _call_with_flat_operands(operator: Function, args: tuple[Any, ...], kwargs: 
     return operator(*others, operands, **(kwargs or {}))
 
 
-def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
+def unrolled_cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     return (true_fn if pred else false_fn)(*operands)
 
 
@@ -92,7 +92,7 @@ def unrolled_scan(
 
 # Operators whose kernels refuse to run while a mode, such as that of fake tensors, is active.
 _FOLLOWED: dict[str, Function] = {
-    "cond": _cond,
+    "cond": unrolled_cond,
     "switch": _switch,
     "while_loop": unrolled_while_loop,
     "scan": unrolled_scan,

@@ -15,6 +15,7 @@ from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.state.attributes import Attributes, restore_attributes
 from opbridge.capture.state.overwritten_tensors import Originals
+from opbridge.capture.traced.derivatives import with_numbers
 from opbridge.torch_compat import DisablePythonDispatcher, OpOverload
 
 
@@ -41,8 +42,9 @@ def restore_written(model: torch.nn.Module, note: Callable[[OpOverload, Any], No
         operator = operator_of(function)
         if operator.written:
             originals.keep(operator, args, kwargs)
+        form, args = with_numbers(function, args, lambda compute: compute())
         with DisablePythonDispatcher():
-            return function(*args, **kwargs)
+            return form(*args, **kwargs)
 
     try:
         # torch.cond would refuse to run under the mode, or let Dynamo trace its branches.

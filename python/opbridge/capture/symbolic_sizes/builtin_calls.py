@@ -27,7 +27,7 @@ from opbridge.capture.symbolic_sizes.python_functions import (
     replace_in,
 )
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import FakeTensor
+from opbridge.torch_compat import FakeTensor, is_transformed
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
 from opbridge.torch_compat.symbols import always, free_unbacked_symbols
@@ -157,7 +157,8 @@ def patch_builtins() -> Iterator[None]:
     def len_(value: Any) -> Any:
         if isinstance(value, UnreadList):
             return value.length
-        return value.shape[0] if type(value) is FakeTensor and value.dim() else length(value)
+        is_symbolic = type(value) is FakeTensor or (type(value) is torch.Tensor and is_transformed(value))
+        return value.shape[0] if is_symbolic and value.dim() else length(value)
 
     def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

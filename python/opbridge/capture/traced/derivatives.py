@@ -37,7 +37,10 @@ from opbridge.torch_compat.patch_points import TEXT_OF_TENSOR
 
 _META = torch.device("meta")
 _ATEN: Any = torch.ops.aten
-_OF_NUMBERS = {form.Tensor: form.Scalar for form in (_ATEN.add, _ATEN.sub, _ATEN.mul, _ATEN.div)}
+_OF_NUMBERS = {
+    form.Tensor: form.Scalar
+    for form in (_ATEN.add, _ATEN.sub, _ATEN.mul, _ATEN.div, _ATEN.add_, _ATEN.sub_, _ATEN.mul_, _ATEN.div_)
+}
 Call = Callable[[OpOverload, Any, dict[str, Any]], Any]
 
 
@@ -68,13 +71,19 @@ def show_dual_numbers() -> Iterator[None]:
         yield
 
 
-def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
-    """The overload that takes a Python number as second argument, if it has first-order derivatives. If the number were
-    a tensor, torch would make a zero derivative with constant sizes."""
-    if len(args) > 1 and type(args[1]) in (bool, int, float, complex) and dual_numbers_exist():
-        form: OpOverload = _OF_NUMBERS.get(function, function)
-        return form
-    return function
+def with_numbers(function: OpOverload, args: Any, derive: Callable[[Callable[[], Any]], Any]) -> tuple[OpOverload, Any]:
+    """The overload that takes a Python number as second argument, if it has first-order derivatives, and the arguments.
+    If the number were a tensor, torch would make a zero derivative with constant sizes, and after a transform of
+    torch.func would fail to show it to a mode. A symbol, of which that overload would need the number, is a tensor."""
+    if len(args) < 2 or function not in _OF_NUMBERS:
+        return function, args
+    if type(args[1]) in (bool, int, float, complex) and (dual_numbers_exist() or transforms_are_active()):
+        return _OF_NUMBERS[function], args
+    if type(args[1]) in (torch.SymInt, torch.SymFloat) and transforms_are_active():
+        first, number, *others = args
+        dtype = torch.result_type(first, number)
+        return function, (first, derive(lambda: _ATEN.scalar_tensor.default(number, dtype=dtype)), *others)
+    return function, args
 
 
 class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]

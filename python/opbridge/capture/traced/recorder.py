@@ -51,6 +51,7 @@ from opbridge.torch_compat import (
     is_transformed,
     storage_id,
     unset_fake_temporarily,
+    unwrap_if_dead,
 )
 from opbridge.torch_compat.fake_tensors import forget_value, note_write
 
@@ -191,6 +192,12 @@ class Recorder(WithBodies):
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
             warn_of_run("a tensor that depends on the inputs was read into Python")
 
+    def note_truth(self, value: Any) -> None:
+        """Warns if the result of an operator, below which operators were recorded, is the truth of a fake tensor that
+        carries data: torch has read it from a symbol, the result of the last of them."""
+        if isinstance(value, bool) and self._varies and not self._for_real and not is_check(sys._getframe(1)):
+            warn_of_run(f"a tensor that depends on the inputs was read as the number {value}")
+
     def assign_data(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
         """Records ``tensor.data = other``. In the graph, a parameter then simply has another value: after the run, the
         assignment matters only for the next run."""
@@ -329,6 +336,8 @@ class Recorder(WithBodies):
 
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         if not self._is_known(tensor):
+            if is_transformed(tensor) and (inner := unwrap_if_dead(tensor)) is not tensor:
+                return self._value_of(inner)  # the transform has ended
             _check_untransformed(tensor)
             if self._body is not None:
                 value, varies = self.lift(self._body, tensor)

@@ -43,12 +43,12 @@ from opbridge.capture.torchscript.branches import Truth
 from opbridge.capture.torchscript.calls import patch_torchscript
 from opbridge.capture.traced.derivatives import (
     are_differentiated,
-    form_of_numbers,
     have_derivatives,
     have_wrappers,
     record_below,
     refuse_missing_gradient,
     show_dual_numbers,
+    with_numbers,
 )
 from opbridge.capture.traced.function_mode import TensorAccessMode
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
@@ -160,19 +160,24 @@ def _record_operators(recorder: Recorder, note: Callable[[OpOverload, Any], None
     kernels = contextlib.ExitStack()
     prepare = functools.cache(lambda: kernels.enter_context(compute_with_zero_derivatives()))
 
+    def below(compute: Callable[[], Any]) -> Any:
+        result = record_below(recorder.call, compute)
+        recorder.note_truth(result)
+        return result
+
     def derive(compute: Callable[[], Any]) -> Any:
         prepare()
-        return record_below(recorder.call, compute)
+        return below(compute)
 
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if note is not None:
             note(function, args)
         if not have_derivatives(args, kwargs):
             if have_wrappers(args, kwargs):
-                return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
+                return below(lambda: recorder.run(function, args, kwargs))
             if torch.is_autocast_enabled("cpu"):  # its casts are operators of their own below it
                 refuse_in_autocast(function, line_of_frame(sys._getframe(1)))
-                return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
+                return below(lambda: recorder.run(function, args, kwargs))
             return recorder.call(function, args, kwargs)
         if function in STEPS and not are_differentiated(args):
             return recorder.call(function, args, kwargs)
@@ -180,7 +185,7 @@ def _record_operators(recorder: Recorder, note: Callable[[OpOverload, Any], None
         if written is not None:
             with intercept_operators(call):
                 return written(*args, **kwargs)
-        form = form_of_numbers(function, args)
+        form, args = with_numbers(function, args, derive)
         result = derive(lambda: recorder.run(form, args, kwargs))
         if function.namespace == "opbridge":
             refuse_missing_gradient(function, result)
