@@ -62,6 +62,31 @@ def seeds_torch(x: torch.Tensor) -> torch.Tensor:
     return x + torch.rand(4)
 
 
+def seeds_torch_for_a_while(x: torch.Tensor) -> torch.Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        directions = torch.randn(4, 2)
+    return x @ directions + torch.rand(2)
+
+
+def puts_the_state_back(x: torch.Tensor) -> torch.Tensor:
+    state = torch.get_rng_state()
+    torch.manual_seed(7)
+    noise = torch.rand_like(x)
+    torch.set_rng_state(state)
+    return x + noise
+
+
+def makes_a_layer(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(7)
+    return torch.nn.Linear(4, 2)(x)
+
+
+def draws_for_a_while(x: torch.Tensor) -> torch.Tensor:
+    with torch.random.fork_rng():
+        return x + torch.rand(4)
+
+
 def draws_of_torch(x: torch.Tensor) -> torch.Tensor:
     return x + torch.rand(4)
 
@@ -84,8 +109,9 @@ def test_a_seed_of_torch_by_which_the_model_drew_before(capture: Any, tmp_path: 
 def test_a_seed_of_torch(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
     before = torch.get_rng_state()
     x = torch.ones(3, 4)
-    with pytest.raises(opbridge.UnsupportedError, match="the model sets the seed of torch's generator"):
-        opbridge.export(seeds_torch, (x,), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
-    for model in (draws_of_torch, seeds_without_drawing):
+    for model in (seeds_torch, seeds_torch_for_a_while, puts_the_state_back, makes_a_layer):
+        with pytest.raises(opbridge.UnsupportedError, match="the model sets the seed of torch's generator"):
+            opbridge.export(model, (x,), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
+    for model in (draws_of_torch, draws_for_a_while, seeds_without_drawing):
         opbridge.export(model, (x,), tmp_path / "m.onnx", dynamic_shapes=dynamic, capture=capture)
     assert torch.equal(torch.get_rng_state(), before)

@@ -35,6 +35,12 @@ def mapped_and_summed(x: torch.Tensor) -> Any:
     return sum(map(operator.itemgetter(0), x)), torch.stack(tuple(map(twice, x.unbind(0)))), sum(x), sum(x, x[0])
 
 
+def generated(x: torch.Tensor) -> Any:
+    return torch.stack([*(twice(row) for row in x)]), torch.stack(
+        [x[0], *(row * i for i, row in enumerate(x) if i > 1)]
+    )
+
+
 def mapped_in_step(x: torch.Tensor) -> Any:
     return torch.stack([each for each in map(lambda row, other: row * other, x, x.flip(0))])  # noqa: C416 (a loop)
 
@@ -93,6 +99,7 @@ def same_names_elsewhere(x: torch.Tensor) -> Any:
 RIGHT = (
     mapped,
     mapped_and_summed,
+    generated,
     mapped_in_step,
     mapped_numbers,
     mapped_parts,

@@ -322,11 +322,15 @@ class _Rewriting(ast.NodeTransformer):
     def visit_List(self, node: ast.List) -> ast.AST:
         if not isinstance(node.ctx, ast.Load) or not any(isinstance(each, ast.Starred) for each in node.elts):
             return self.generic_visit(node)
-        parts = [
-            self._items(each.value) if isinstance(each, ast.Starred) else ast.List([self.visit(each)], ast.Load())
-            for each in node.elts
-        ]
-        return placed(call("joined", parts), node)
+        return placed(call("joined", [self._part_of_list(each) for each in node.elts]), node)
+
+    def _part_of_list(self, item: ast.expr) -> Any:
+        match item:
+            case ast.Starred(value=ast.GeneratorExp() as items):
+                return self.visit(_listed(items))
+            case ast.Starred(value=items):
+                return self._items(items)
+        return ast.List([self.visit(item)], ast.Load())
 
     def visit_BoolOp(self, node: ast.BoolOp | ast.UnaryOp) -> Any:
         if not self._rewrites_branches:
