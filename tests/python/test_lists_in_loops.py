@@ -181,7 +181,66 @@ def stacked_in_each_step(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(means, 1)
 
 
+def front_first(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, outputs[0] * 0.5 + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def front_last(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, outputs[-1] * 0.5 + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def front_in_a_branch(self: Any, x: torch.Tensor) -> Any:
+    outputs, h = [x[:, 0]], x[:, 0]
+    for t in range(x.shape[1]):
+        if t % 2:
+            h = outputs[0] * 0.5
+        outputs.insert(0, h + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def front_twice(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs.insert(0, outputs[0] + x[:, t])
+        outputs.insert(0, outputs[1] * 0.5 - outputs[-1])
+    return torch.stack(outputs, 1), outputs[0]
+
+
+def front_or_zero(self: Any, x: torch.Tensor) -> Any:
+    outputs: list[Any] = []
+    for t in range(x.shape[1]):
+        outputs.insert(0, (outputs[0] if outputs else x[:, t] * 0) + x[:, t])
+    return torch.stack(outputs, 1)
+
+
+def returns_of_rewards(self: Any, x: torch.Tensor) -> Any:
+    values = [torch.zeros(())]
+    for t in reversed(range(x.shape[1])):
+        values.insert(0, x[:, t].sum() + 0.9 * values[0])
+    return torch.stack(values[:-1]), values[0]
+
+
+def another_list_in_each_step(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0]]
+    for t in range(x.shape[1]):
+        outputs = outputs + [outputs[-1] * 0.5 + x[:, t]]  # noqa: RUF005 (another form)
+    return torch.stack(outputs, 1)
+
+
 RIGHT = (
+    front_first,
+    front_last,
+    front_in_a_branch,
+    front_twice,
+    front_or_zero,
+    returns_of_rewards,
+    another_list_in_each_step,
     last,
     last_two,
     two_lists,
@@ -294,26 +353,19 @@ def assigned_after_it_is_read(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(outputs, 1)
 
 
-def front_first(self: Any, x: torch.Tensor) -> Any:
+def front_of_another_name(self: Any, x: torch.Tensor) -> Any:
     outputs = [x[:, 0]]
+    same = outputs
     for t in range(x.shape[1]):
         outputs.insert(0, outputs[0] * 0.5 + x[:, t])
-    return torch.stack(outputs, 1)
+    return torch.stack(same, 1)
 
 
-def front_last(self: Any, x: torch.Tensor) -> Any:
-    outputs = [x[:, 0]]
+def written_front(self: Any, x: torch.Tensor) -> Any:
+    outputs = [x[:, 0] * 1]
     for t in range(x.shape[1]):
-        outputs.insert(0, outputs[-1] * 0.5 + x[:, t])
-    return torch.stack(outputs, 1)
-
-
-def front_in_a_branch(self: Any, x: torch.Tensor) -> Any:
-    outputs, h = [x[:, 0]], x[:, 0]
-    for t in range(x.shape[1]):
-        if t % 2:
-            h = outputs[0] * 0.5
-        outputs.insert(0, h + x[:, t])
+        outputs.insert(0, outputs[0] * 0.5 + x[:, t])
+        outputs[0].mul_(2)
     return torch.stack(outputs, 1)
 
 
@@ -328,9 +380,8 @@ def both_ends(self: Any, x: torch.Tensor) -> Any:
 REFUSED = (
     assigned_and_read_at_its_end,
     assigned_after_it_is_read,
-    front_first,
-    front_last,
-    front_in_a_branch,
+    front_of_another_name,
+    written_front,
     both_ends,
     two_in_each_step,
     only_read,

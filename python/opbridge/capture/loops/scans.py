@@ -185,6 +185,8 @@ class Loop(Variables):
         def step(item: Any, *given: Any) -> tuple[Any, ...]:
             own, last = given[:-count], given[-count:]
             growing = pytree.tree_leaves(own)[index]
+            if not isinstance(growing, Growing):  # but a list that can be read
+                return (*self.step(item, *own), *last)
             if len(growing.last) < count:
                 growing.last = last
             return (*self.step(item, *own), *growing.latest()[-count:])

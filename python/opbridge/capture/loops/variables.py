@@ -139,8 +139,10 @@ class Growing(UnreadList):
 
     def items(self) -> list[Any]:
         """In the order in which the step has added them."""
-        if (self._is_counted and len(self._added) != 1) or (self.at_front and self.reads):
+        if self._is_counted and len(self._added) != 1:
             raise NotRecorded
+        if self.at_front and self.reads:
+            self.refuse()  # it has read items that are others after an insertion
         return frozen(self._added)
 
     def has_numbers(self) -> bool:
