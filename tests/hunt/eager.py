@@ -106,11 +106,18 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
     after = {f"x{i}": tensor for i, tensor in enumerate(inputs) if _bytes(tensor) != before[i]}
     after |= {name: tensor for name, tensor in kept.items() if name in state and not _equal(tensor, state[name])}
     return Results(
-        [real(leaf).detach().clone() for leaf in leaves],
-        {name: real(tensor).detach().clone() for name, tensor in after.items()},
+        [_copy(leaf) for leaf in leaves],
+        {name: _copy(tensor) for name, tensor in after.items()},
         draws,
         frozenset(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.is_complex()),
     )
+
+
+def _copy(leaf: Any) -> torch.Tensor:
+    try:
+        return real(leaf).detach().clone()
+    except NotImplementedError as error:  # as for a view of the negatives of bools, whose elements nothing computes
+        raise Rejected(str(error)) from None
 
 
 def kept_by(module: torch.nn.Module) -> dict[str, torch.Tensor]:
