@@ -6,6 +6,7 @@ The sessions have ONNX Runtime's default options, in which it would round activa
 from __future__ import annotations
 
 import copy
+import functools
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -312,6 +313,7 @@ class Convolutional(nn.Module):
         return self.second(torch.relu(self.first(x.flatten(1))))
 
 
+@functools.cache  # to prepare a model for training takes many seconds
 def quantized_graph(is_trained: bool, is_dynamic: bool, seed: int) -> nn.Module:
     from torchao.quantization import pt2e
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e

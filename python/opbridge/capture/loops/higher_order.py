@@ -1,5 +1,5 @@
 """torch's own branches and loops by data (torch.cond, while_loop) and its scans of as many rows as a dynamic size says,
-as nodes. Those of constant sizes are unrolled."""
+as nodes. Others are left to ``patch_control_flow``, which unrolls them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.lists import note_copies
 from opbridge.capture.loops.runtime import RUNTIME, Recording, recording
 from opbridge.capture.patching import patch
-from opbridge.capture.rewrites.control_flow import patch_control_flow, unrolled_cond, unrolled_scan, unrolled_while_loop
+from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree, transforms_are_active
 from opbridge.torch_compat.patch_points import ASSOCIATIVE_SCAN
@@ -26,14 +26,14 @@ _combine_pairs = ASSOCIATIVE_SCAN.original
 
 def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     if transforms_are_active():
-        return unrolled_cond(pred, true_fn, false_fn, operands)
+        return NotImplemented
     return RUNTIME.chosen(pred, lambda: true_fn(*operands), lambda: false_fn(*operands))
 
 
 def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
     """Integers that the steps carry are tensors in the graph."""
     if recording.get() is None or transforms_are_active():
-        return unrolled_while_loop(cond_fn, body_fn, carried, additional)
+        return NotImplemented
     are_numbers = [type(each) in (int, torch.SymInt) for each in carried]
 
     def opened(values: Sequence[Any]) -> list[Any]:
@@ -63,7 +63,7 @@ def _same(value: Any) -> Any:
 def _scan(combine_fn: Function, init: Sequence[Any], xs: Tensors, additional: Sequence[Any], **_: Any) -> Any:
     recorder = _recorder_of(xs[0].shape[0])
     if recorder is None:
-        return unrolled_scan(combine_fn, init, xs, additional)
+        return NotImplemented
     states = len(init)
 
     def combined(carry: Sequence[Any], row: Tensors) -> tuple[Sequence[Any], Tensors]:

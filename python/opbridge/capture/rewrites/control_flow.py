@@ -19,18 +19,19 @@ _CUSTOM_FUNCTION = "custom_function_call"
 
 @contextlib.contextmanager
 def patch_control_flow(others: Mapping[str, Function] = MappingProxyType({})) -> Iterator[None]:
-    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it executes; calls
-    ``others`` instead of the operators with these names. Passes calls of an autograd.Function on to the transforms of
-    torch.func."""
+    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it executes, unless
+    the function that ``others`` have for the operator's name returns something else than NotImplemented. Passes calls
+    of an autograd.Function on to the transforms of torch.func."""
     dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
-    followed = {**_FOLLOWED, **others}
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name_of(operator) == _CUSTOM_FUNCTION and transforms_are_active():
             # torch would first look for a kernel for the mode of the capture, which the operator does not have.
             return operator.dispatch(TRANSFORMS, *args, **kwargs)
+        if (other := others.get(name_of(operator))) and (result := other(*args, **kwargs)) is not NotImplemented:
+            return result
         eager = kernels_of(operator).get(EAGER_KERNEL)
-        follow = followed.get(name_of(operator), eager)
+        follow = _FOLLOWED.get(name_of(operator), eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
     with patch(CALL_OF_HIGHER_ORDER_OPERATOR, in_eager), patch(BRANCH_COMPILATION, _call_with_flat_operands):
@@ -50,7 +51,7 @@ def _call_with_flat_operands(operator: Function, args: tuple[Any, ...], kwargs: 
     return operator(*others, operands, **(kwargs or {}))
 
 
-def unrolled_cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
+def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     return (true_fn if pred else false_fn)(*operands)
 
 
@@ -63,7 +64,7 @@ def _switch(index: Any, branches: Sequence[Function], operands: Sequence[Any]) -
     return branches[-1](*operands)
 
 
-def unrolled_while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
+def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
     carried = tuple(carried)
     if not cond_fn(*carried, *additional):  # eager mode copies what it then returns
         return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in carried)
@@ -73,9 +74,7 @@ def unrolled_while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[
             return carried
 
 
-def unrolled_scan(
-    combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]
-) -> Any:
+def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
     """The step may return its carry and results nested or flat; the scan returns them in the same form."""
     carry, results = list(init), []
     if xs[0].shape[0] == 0:  # the step is called for its shapes, as in eager mode
@@ -91,9 +90,4 @@ def unrolled_scan(
 
 
 # Operators whose kernels refuse to run while a mode, such as that of fake tensors, is active.
-_FOLLOWED: dict[str, Function] = {
-    "cond": unrolled_cond,
-    "switch": _switch,
-    "while_loop": unrolled_while_loop,
-    "scan": unrolled_scan,
-}
+_FOLLOWED: dict[str, Function] = {"cond": _cond, "switch": _switch, "while_loop": _while_loop, "scan": _scan}
