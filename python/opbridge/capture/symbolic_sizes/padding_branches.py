@@ -263,30 +263,29 @@ class PaddingBranches:
 
     def watched(self) -> Replacements:
         """The functions whose results are watched, where a step that crops calls them."""
-        return {torch.Tensor.contiguous: self._copying, torch.Tensor.__getitem__: self._slicing}
+        watches = {torch.Tensor.contiguous: self._watch, torch.Tensor.__getitem__: self._watch_layouts}
+        return {function: functools.partial(self._watching, watch) for function, watch in watches.items()}
 
-    def _copying(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _watching(
+        self, watch: Callable[..., None], function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         taken = self._taken_by(sys._getframe(1), _DEPTH_OF_MODES) if self._crops else None
         if taken is None:
             return NotImplemented
         result = function(*args, **kwargs)
-        self._watch(taken.line, args[0], result)
-        return result
-
-    def _slicing(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        taken = self._taken_by(sys._getframe(1), _DEPTH_OF_MODES) if self._crops else None
-        if taken is None:
-            return NotImplemented
-        result = function(*args, **kwargs)
-        reads = [functools.partial(_layout_of, each) for each in (args[0], result)]
-        self._watched += [(taken.line, read, read()) for read in reads]
+        watch(taken.line, args[0], result)
         return result
 
     def _watch(self, line: Line, *tensors: torch.Tensor) -> None:
         if any(tensor.is_inference() for tensor in tensors):  # torch does not count their writes
             self._exclude(line)
-        reads = [functools.partial(number_of_writes, tensor) for tensor in tensors]
-        self._watched += [(line, read, read()) for read in reads]
+        self._watch_each(number_of_writes, line, tensors)
+
+    def _watch_layouts(self, line: Line, *tensors: torch.Tensor) -> None:
+        self._watch_each(_layout_of, line, tensors)
+
+    def _watch_each(self, read: Callable[[torch.Tensor], Any], line: Line, tensors: Sequence[torch.Tensor]) -> None:
+        self._watched += [(line, functools.partial(read, tensor), read(tensor)) for tensor in tensors]
 
     def _taken_by(self, frame: FrameType | None, depth: int = _DEPTH_OF_CALL) -> _Taken | None:
         """The branch in whose steps a function is called, in ``frame`` or soon above it."""
