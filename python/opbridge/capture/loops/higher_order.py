@@ -21,7 +21,6 @@ from opbridge.torch_compat.patch_points import ASSOCIATIVE_SCAN
 
 Function = Callable[..., Any]
 Tensors = Sequence[torch.Tensor]
-_combine_pairs = ASSOCIATIVE_SCAN.original
 
 
 def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
@@ -80,13 +79,13 @@ def _map(f: Function, xs: Tensors, additional: Sequence[Any], **_: Any) -> Any:
 
 
 def _associative_scan(
-    operator: Function, leaves: Tensors, dim: int = 0, additional_inputs: Sequence[Any] = ()
+    combine_pairs: Function, operator: Function, leaves: Tensors, dim: int = 0, additional_inputs: Sequence[Any] = ()
 ) -> Sequence[Any]:
-    """Combines what the ``operator``, of rows of size 1, has made with the next row. torch combines pairs of rows, and
-    branches by their number."""
+    """Combines what the ``operator``, of rows of size 1, has made with the next row. torch's ``combine_pairs``
+    branches by the number of rows."""
     recorder = _recorder_of(leaves[0].shape[dim])
     if recorder is None or dim != 0:
-        unrolled: Sequence[Any] = _combine_pairs(operator, leaves, dim, additional_inputs)
+        unrolled: Sequence[Any] = combine_pairs(operator, leaves, dim, additional_inputs)
         return unrolled
 
     def combined(carry: Sequence[Any], row: Tensors) -> tuple[Sequence[Any], Tensors]:
@@ -147,5 +146,6 @@ _AS_NODES: dict[str, Function] = {"cond": _cond, "while_loop": _while_loop, "sca
 
 @contextlib.contextmanager
 def record_control_flow() -> Iterator[None]:
-    with patch_control_flow(_AS_NODES), patch(ASSOCIATIVE_SCAN, _associative_scan):
+    scan = functools.partial(_associative_scan, ASSOCIATIVE_SCAN.original)
+    with patch_control_flow(_AS_NODES), patch(ASSOCIATIVE_SCAN, scan):
         yield
