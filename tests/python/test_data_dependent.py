@@ -192,6 +192,24 @@ def test_an_axis_that_is_squeezed_in_this_run_is_refused(tmp_path):
         opbridge.export(best, (torch.arange(6.0),), tmp_path / "m.onnx", capture="trace", dynamic_shapes=({0: "n"},))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_axis_of_chosen_rows_that_is_squeezed_in_the_example_is_refused(capture, tmp_path):
+    def chosen(x):
+        rows = [x[0] * 2]
+        for row in x:
+            if row.sum() > 1:
+                rows.append(row)
+        return torch.stack(rows).squeeze()
+
+    few, more = torch.zeros(3, 2), torch.ones(3, 2)
+    path, sizes = tmp_path / "m.onnx", ({0: "n"},)
+    with pytest.raises(opbridge.UnsupportedError, match=r"squeeze\(\) keeps an axis of a size, which depends"):
+        opbridge.export(chosen, (few,), path, capture=capture, dynamic_shapes=sizes)
+    with pytest.warns(opbridge.TraceWarning, match=r"squeeze\(\) keeps the axis"):
+        opbridge.export(chosen, (more,), path, capture=capture, dynamic_shapes=sizes)
+    opbridge.verify(path, chosen, (torch.ones(4, 2),))
+
+
 def test_a_branch_on_data_is_warned_of_once(tmp_path, capfd):
     """torch would also log what the branch depends on."""
     rows = ({0: torch.export.Dim.DYNAMIC},)

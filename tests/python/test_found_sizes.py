@@ -201,9 +201,6 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
         found = x[x > 0.5]
         return x + found, found * found.shape[0]
 
-    def written(x: torch.Tensor) -> Any:
-        return torch.zeros(4).copy_(x[x > 0.5])
-
     def of_found_sizes(x: torch.Tensor) -> Any:
         total = x[x > 0.5] + x[x > 0.8]
         return total * total.shape[0]
@@ -216,11 +213,35 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
         return torch.take_along_dim(torch.ones(4, 2), x[x > 0.5].long()[:, None], 1)
 
     refusal = r"broadcasts with '4'; .* wrong if the former is 1; reshape"
-    for function in (of_known_size, written, in_einsum, in_take_along_dim):
+    for function in (of_known_size, in_einsum, in_take_along_dim):
         with pytest.raises(opbridge.UnsupportedError, match=refusal):
             opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture=capture)
     with pytest.warns(TraceWarning, match=r"sizes that broadcast: .* wrong if one of them is 1"):
         opbridge.export(of_found_sizes, (FEW,), tmp_path / "model.onnx", capture=capture)
+
+
+@CAPTURES
+@pytest.mark.parametrize("way", ["copied", "assigned", "expanded", "to nothing"])
+def test_what_is_found_expands_if_it_is_one(way: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> Any:
+        found = x[x > 0.5]
+        made = torch.zeros(4, 4)
+        if way == "copied":
+            made = made[0].copy_(found)
+        elif way == "assigned":
+            made[1:3] = found[:, None]
+        elif way == "expanded":
+            made = found.expand(3, 4).t() + made[:, :3]
+        else:
+            made[:0] = found[:, None]
+        return made, found.sum() / found.shape[0], found * 2
+
+    count = {"assigned": 2, "to nothing": 0}.get(way, 4)
+    several, one = torch.tensor([0.6, 0.9, 0.7, 0.8, 0.1])[-count - 1 :], torch.tensor([0.1, 0.2, 0.9, 0.1])
+    for example, other in ((several, one), (one, several)):
+        opbridge.export(function, (example,), tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+        for x in (example, other):
+            opbridge.verify(tmp_path / "model.onnx", function, (x,))
 
 
 @CAPTURES

@@ -259,6 +259,19 @@ def test_indices_under_a_mask():
     check(functions, torch.randn(3, 4), indices)
 
 
+def test_a_complex_mask_is_true_where_it_is_not_0(tmp_path):
+    def added(x, mask, values):
+        indices = [torch.tensor([[0], [2]]), torch.tensor([[1, 0, 1]])]
+        mask, x, values = map(torch.view_as_complex, (mask, x, values))
+        return torch.view_as_real(torch.ops.aten._unsafe_masked_index_put_accumulate(x, mask, indices, values))
+
+    mask = torch.zeros(2, 3, 2)
+    mask[0, 1, 1] = mask[1, 0, 0] = mask[1, 2] = 2.5
+    args = torch.randn(3, 2, 2), mask, torch.randn(2, 3, 2)
+    opbridge.export(added, args, tmp_path / "model.onnx", capture="trace")  # torch.export refuses the mask
+    opbridge.verify(tmp_path / "model.onnx", added, args)
+
+
 def test_writing_to_nothing():
     def write(x):
         x = x.clone() * 2

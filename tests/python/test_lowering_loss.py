@@ -2,6 +2,7 @@
 
 import functools
 import math
+import pathlib
 
 import pytest
 import torch
@@ -275,3 +276,15 @@ def test_the_weight_of_an_ignored_target_does_not_count() -> None:
     weight = torch.tensor([math.nan, 1.0, 2.0])
     for target in (torch.tensor([1, 1]), torch.tensor([2, 1])):
         check({"sum": lambda x, t: torch.ops.aten.nll_loss_forward(x, t, weight, 2, 1)}, torch.rand(2, 3), target)
+
+
+def test_weights_of_images_may_have_any_shape(tmp_path: pathlib.Path) -> None:
+    """PyTorch's kernel does not check it, the rule of fake tensors does."""
+    x, t, weight = torch.rand(2, 3, 1, 2), torch.tensor([[[0, 1]], [[2, 0]]]), torch.tensor([[1.0, 2.0, 3.0]])
+    for function in (
+        torch.ops.aten.nll_loss2d.default,
+        lambda x, t, w: torch.ops.aten.nll_loss2d_forward(x, t, w, 1, -100),
+        torch.ops.aten.cross_entropy_loss.default,
+    ):
+        opbridge.export(function, (x, t, weight), tmp_path / "model.onnx", capture="trace")
+        opbridge.verify(tmp_path / "model.onnx", function, (x, t, weight))

@@ -33,6 +33,7 @@ class Draws(nn.Module):
             "randint from 0": torch.randint(5, size, dtype=torch.int32),
             "randint_like": torch.randint_like(x, 2, 4),
             "normal of tensors": torch.normal(torch.full_like(x, -2), torch.full_like(x, 0.5)),
+            "normal of the mean's type": torch.normal(torch.full_like(x, -2).half(), torch.full_like(x, 0.5)),
             "normal of a mean": torch.normal(torch.full_like(x, 3), 2.0),
             "normal of a deviation": torch.normal(1.0, torch.full_like(x, 0.1)),
             "normal": torch.normal(5.0, 0.1, size),
@@ -54,6 +55,7 @@ class Draws(nn.Module):
             "poisson": torch.poisson(x.abs() * 20),
             "poisson of a few": torch.poisson(torch.full_like(x, 0.7).half()),
             "binomial": torch.binomial(torch.full_like(x, 9), p[2:3]),
+            "binomial of one count": torch.binomial(torch.full_like(x[0, :1], 9), p[2:3].expand(n, COLUMNS)),
             "gumbel_softmax": nn.functional.gumbel_softmax(x, hard=True),
         }
 

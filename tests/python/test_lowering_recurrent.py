@@ -123,6 +123,18 @@ def test_a_narrow_state_is_refused(layer: str) -> None:
         check(run, torch.randn(1, 2, 4), torch.randn(1, 2, 1), torch.randn(rows, 4), torch.randn(rows, 1))
 
 
+def test_a_state_of_more_layers_is_refused(tmp_path: pathlib.Path) -> None:
+    """Of a packed sequence, PyTorch takes the first ones of the cell's state."""
+
+    def run(data: torch.Tensor, h: torch.Tensor, c: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor) -> Any:
+        sizes = torch.tensor([1, 1, 1])
+        return torch.ops.aten.lstm.data(data, sizes, [h, c], [w_ih, w_hh], False, 1, 0.0, False, False)
+
+    shapes = [(3, 5), (1, 1, 2), (2, 1, 2), (8, 5), (8, 2)]
+    with pytest.raises(opbridge.UnsupportedError, match="is for 2 directions of all layers, but there are 1"):
+        opbridge.export(run, tuple(map(torch.randn, shapes)), tmp_path / "model.onnx", capture="trace")
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layer", ["gru", "rnn_tanh"])  # torch.lstm of a hidden size of 0 ends PyTorch's process
 def test_layers_without_features_or_state(layer: str, directions: int) -> None:

@@ -74,6 +74,7 @@ USED = {
     "fake_tensors.FAKE_KERNEL": "custom",
     "fake_tensors.MAKE_CACHE_ENTRY": "sizes",
     "fake_tensors.CALL_ON_FAKES": "constants",
+    "fake_tensors.DISPATCH_ON_FAKES": "constants",
     "fake_tensors.MAY_TURN_CONST": "constants",
     "flex_attention.EMPTY_BLOCK_MASK": "flexible",
     "flex_attention.OPERATOR": "flexible",

@@ -120,6 +120,7 @@ def _graph_of(
     from opbridge.capture.rewrites.detection import attributes_made_once
     from opbridge.capture.state.random_numbers import check_drawn_numbers, restore_generators
     from opbridge.capture.state.second_call import refuse_kept_changes
+    from opbridge.capture.symbolic_sizes.squeeze import check_squeezes_in_example
     from opbridge.capture.symbolic_sizes.tracing_flag import capture_without_shortcuts
 
     changed: list[str] = []
@@ -145,6 +146,7 @@ def _graph_of(
     with restore_generators() as used:
         graph = capture_without_shortcuts(lambda: sizes.padding.capture(graph_of))
     with use_calls([]), restore_generators():
+        check_squeezes_in_example(model, inputs, sizes)
         if used:
             check_drawn_numbers(model, inputs, used)
         if set(changed) - attributes_made_once(model):

@@ -99,6 +99,10 @@ class Sizes:
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
         return None if self._example is None else self._example.in_example(expr, env)
 
+    @property
+    def squeezes(self) -> dict[Any, set[tuple[int, int]]]:
+        return {} if self._example is None else self._example.squeezes
+
     def text_of(self, expr: Any) -> str:
         """The text of an expression, or of a message, with the user's names."""
         return with_names(expr, self._names)

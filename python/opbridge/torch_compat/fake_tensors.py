@@ -20,7 +20,8 @@ with look_up():
     expect(FakeTensorConverter, "add_constant_storage_mapping", "invalidate_constant_aliases")
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
-CALL_ON_FAKES = PatchPoint(FakeTensorMode, "_dispatch_impl")  # of an operator
+DISPATCH_ON_FAKES = PatchPoint(FakeTensorMode, "dispatch")  # of an operator
+CALL_ON_FAKES = PatchPoint(FakeTensorMode, "_dispatch_impl")  # the same, unless its shapes are known
 FAKE_KERNEL = PatchPoint(FakeImplHolder, "kernel")  # of a custom operator
 COPY_OF_DATA = PatchPoint(meta_utils, "_safe_copy")  # to the real tensor that a fake one carries, which is new
 MAKE_CACHE_ENTRY = PatchPoint(FakeTensorMode, "_make_cache_entry")  # of a call, unless it raises NotCached
@@ -89,14 +90,20 @@ def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
     return mode is not None and mode.from_tensor(real) is tensor
 
 
+def mode_of_fakes() -> Any:
+    """The mode that is active, in which operators return fake tensors, also those without tensors among their
+    arguments; None if there is none."""
+    return detect_fake_mode()
+
+
 def makes_fakes() -> bool:
-    """Whether operators return fake tensors, also those without tensors among their arguments."""
-    return detect_fake_mode() is not None
+    return mode_of_fakes() is not None
 
 
 __all__ = [
     "CALL_ON_FAKES",
     "COPY_OF_DATA",
+    "DISPATCH_ON_FAKES",
     "FAKE_KERNEL",
     "MAKE_CACHE_ENTRY",
     "MAY_TURN_CONST",
@@ -107,6 +114,7 @@ __all__ = [
     "give_value",
     "is_fake_of",
     "makes_fakes",
+    "mode_of_fakes",
     "note_write",
     "number_of_writes",
     "share_found_count",

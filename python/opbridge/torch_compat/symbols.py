@@ -126,6 +126,8 @@ BROADCASTING = frozenset(
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
 _EXPAND = find(torch._refs, "expand").__code__
+# Of an expansion: it requires equal sizes where it does not know that the tensor's is 1.
+EXPANSION = frozenset({find(torch._prims, "_broadcast_in_dim_meta").__code__})
 # The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 # The files with functions of torch whose branches by sizes change their results.
@@ -205,6 +207,7 @@ __all__ = [
     "CONVERSION_TO_INT",
     "DIFFERENCE_OF_SYMBOLS",
     "EQUALITY",
+    "EXPANSION",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_PROXIES",

@@ -140,8 +140,9 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
   PartOfValues values(values_);
   // A tensor may be passed twice, each time with another part, so each use gets a value of its own.
   auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
-    if (!tensor || (contains(unsplit_arguments, argument) && !contains(elements, argument))) return tensor;
-    const Part wanted = select(argument, index);
+    const bool is_unsplit = contains(unsplit_arguments, argument) && !contains(elements, argument);
+    if (!tensor || (is_unsplit && !is_complex_value(tensor))) return tensor;
+    const Part wanted = is_unsplit ? Part::is_nonzero : select(argument, index);  // a complex mask
     if (wanted == Part::none) return nullptr;
     const Complex given = parts(tensor);
     const auto is_nonzero = [&](Value x) { return g_.cast(x, ElementType::boolean); };

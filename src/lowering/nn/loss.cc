@@ -228,8 +228,9 @@ TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std
       g.squeeze(g.op("GatherElements", log, g.unsqueeze(safe, {axis}), attr("axis", axis)), {axis});
   // Of an ignored target, the weight may be NaN, and the logarithm infinite.
   Value none = constant(g, log, 0);
-  Value weights =
-      weight ? g.op("Where", kept, g.gather(*weight, safe, 0), none) : g.cast(kept, log.element_type());
+  // PyTorch's kernel for images reads weights of any shape in order.
+  Value weights = weight ? g.op("Where", kept, g.gather(flat(g, *weight), safe, 0), none)
+                         : g.cast(kept, log.element_type());
   Value counted = g.op("Where", kept, picked, none);
   return {g.op("Neg", g.op("Mul", counted, weights)), weights};
 }

@@ -30,6 +30,11 @@ std::vector<Value> recurrent(GraphBuilder& g, Cell cell, Value input, const std:
   if (params.size() % directions_in_all != 0 || per_direction < without_projection)
     g.refuse(
         fmt::format("{} weights do not fit {} directions of all layers", params.size(), directions_in_all));
+  for (Value state : states) {
+    if (state.dim(0) == Dim(o.num_layers * both)) continue;
+    g.refuse(fmt::format("the initial state is for {} directions of all layers, but there are {}",
+                         state.dim(0).str(), directions_in_all));
+  }
 
   Value output = input;
   std::vector<std::vector<Value>> last(states.size());  // of each layer

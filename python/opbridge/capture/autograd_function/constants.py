@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
+from opbridge.capture.state.real_tensors import compute_with_written
 from opbridge.torch_compat import is_fake, version_of
 from opbridge.torch_compat.fake_tensors import CALL_ON_FAKES, MAY_TURN_CONST, is_fake_of, makes_fakes, value_of
 
@@ -41,7 +42,7 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
         return bool(original(mode, tensor))
 
     try:
-        with patch(MAY_TURN_CONST, may_turn_const), _keep_nothing_uninitialized():
+        with patch(MAY_TURN_CONST, may_turn_const), _keep_nothing_uninitialized(), compute_with_written(model):
             yield
     finally:
         _state = before

@@ -37,10 +37,9 @@ from opbridge.capture.program import (
     without_nested_lists,
     without_own_device,
 )
-from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
+from opbridge.capture.symbolic_sizes.squeeze import check_squeeze, is_squeeze
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
 
@@ -197,7 +196,7 @@ class _Bridge:
         arguments: Sequence[Any] = args
         made, kwargs = (node.name, value), without_nested_lists(called.key, node.kwargs)
         key = key_in_graph(called, args)
-        _warn_of_squeeze(node, called, args, self._sizes)
+        _check_squeeze(node, called, args, self._sizes)
         if args and isinstance(args[0], torch.fx.Node):
             tensor = args[0].meta.get("val")
             kwargs = kwargs | layout_of_strided(called.key, tensor, self._sizes)
@@ -392,21 +391,16 @@ def is_access_to_inner(node: torch.fx.Node) -> bool:
     return isinstance(target, OpOverload) and operator_of(target).key == "export::access_subclass_inner_tensor"
 
 
-def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:
+def check_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:
     for node in exported.graph.nodes:
         if isinstance(node.target, OpOverload):
-            _warn_of_squeeze(node, operator_of(node.target), node.args, sizes)
+            _check_squeeze(node, operator_of(node.target), node.args, sizes)
 
 
-def _warn_of_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...], sizes: Sizes | DynamicSizes) -> None:
-    given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
-    trace = node.meta.get("stack_trace", "")
-    try:
-        warning = squeeze_warning(called, *given, sizes)
-    except UnsupportedError as error:
-        raise UnsupportedError(error.message, line_of_stack_trace(trace)) from None
-    if warning:
-        warn_of_run_at(warning, location_of_stack_trace(trace))
+def _check_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...], sizes: Sizes | DynamicSizes) -> None:
+    if is_squeeze(called):
+        given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
+        check_squeeze(called, *given, sizes, location_of_stack_trace(node.meta.get("stack_trace", "")))
 
 
 def _matters(user: torch.fx.Node) -> bool:

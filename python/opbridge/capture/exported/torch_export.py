@@ -18,7 +18,7 @@ from opbridge import _core
 from opbridge.capture.eager_types import show_eager_types
 from opbridge.capture.exported.autocast import casts, keep_element_types
 from opbridge.capture.exported.bodies import nodes_of
-from opbridge.capture.exported.bridge import bridge, is_access_to_inner, warn_of_squeezes
+from opbridge.capture.exported.bridge import bridge, check_squeezes, is_access_to_inner
 from opbridge.capture.exported.converted_modules import leave_converted_modules
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.overlapping_writes import refuse_overlapping_writes, refuse_writes_beside_possible_copies
@@ -38,6 +38,7 @@ from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.run_warnings import TraceWarning, warn_of_run
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
+from opbridge.capture.state.real_tensors import READS
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
@@ -73,6 +74,7 @@ _CALLED_INSTEAD: dict[Any, Any] = {
     torch.Tensor.is_set_to: _is_set_to,
     **COPIES,
     **EAGER_ONLY,
+    **READS,
 }
 
 
@@ -107,7 +109,7 @@ def export_program(
         refuse_overlapping_writes(exported)
         refuse_writes_beside_possible_copies(exported)  # the tracer may know which they are
         keep_element_types(exported.graph_module)
-        warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
+        check_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         first = exported
         exported = otherwise(
             lambda: _decomposed(first, sizes, size_oblivious=True),

@@ -43,6 +43,7 @@ from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     BROADCASTING,
+    EXPANSION,
     EXPECTATION,
     LAYOUT,
     Min,
@@ -249,8 +250,8 @@ def _is_limited(limited: Any, size: Any, env: Any) -> bool:
 def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Judges what torch assumes about sizes that depend on data.
 
-    Refuses to broadcast such a size: torch assumes that it equals the other one, though it may be 1. Warns if both
-    depend on data, or if the model may catch an error of the check.
+    Refuses to broadcast such a size: torch assumes that it equals the other one, though it may be 1; an expansion to
+    given sizes leaves this open. Warns if both depend on data, or if the model may catch an error of the check.
     """
     original = points.EXPECTED_SYMBOL.original
 
@@ -258,6 +259,8 @@ def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, frame = self.expr, sys._getframe(1)
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, file, line)
+        if _asked_in(frame, EXPANSION):
+            return True  # if it were noted, the size would be taken for the other one, though it may be 1
         # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
         differ = isinstance(asked, sympy.Eq) and not are_always_equal(*asked.args)
         broadcasts = differ and (_broadcasts(frame, self.shape_env) or asked_by_cpp(file))

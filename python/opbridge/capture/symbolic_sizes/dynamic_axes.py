@@ -50,6 +50,8 @@ class DynamicSizes:
         self._names: dict[str, str] = {}  # of the symbols of the latest capture
         self.branches = Branches()
         self.padding = PaddingBranches(self.branches)
+        # A file and a line → the ranks of what is squeezed there, along axes of sizes by data, and of the results.
+        self.squeezes: dict[tuple[str, int], set[tuple[int, int]]] = {}
         self._ranges_hold = True
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")

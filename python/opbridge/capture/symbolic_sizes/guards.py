@@ -40,6 +40,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     keep_sizes_beside_complex,
     leave_overlap_open,
+    patch_element_type_of_normal,
     patch_shapes_of_unbind,
     patch_shapes_of_unique,
 )
@@ -64,6 +65,7 @@ def watch_sizes(
         reduce_whole_axes(),
         keep_convolutions_dynamic(),
         patch_shapes_of_unique(),
+        patch_element_type_of_normal(),
         patch_shapes_of_unbind(),
         find_indices_of_slices(),
         shorten_sums(),

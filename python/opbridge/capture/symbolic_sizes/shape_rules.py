@@ -12,7 +12,7 @@ from opbridge.capture.operators import aten_overload
 from opbridge.capture.patching import patch, patch_items
 from opbridge.torch_compat import decomposition_table
 from opbridge.torch_compat import symbols as points
-from opbridge.torch_compat.kernels import replace_kernel
+from opbridge.torch_compat.kernels import replace_shape_rule
 from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
 _TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
@@ -28,7 +28,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "glu_jvp": lambda x, *_: _like(x),
     "glu_backward_jvp": lambda x, *_: _like(x),
     "multilabel_margin_loss_backward": lambda gradient, x, *_: x.new_empty(x.shape),
-    "binomial": lambda count, *_: count.new_empty(count.shape),
+    "binomial": lambda count, prob, *_: _of_first(count, prob),
     "_aminmax": lambda x: (x.new_empty(()), x.new_empty(())),
     "geqrf": lambda x: (_like(x), x.new_empty((*x.shape[:-2], torch.sym_min(*x.shape[-2:])))),
     "histogram.bin_ct": lambda x, bins=100, **_: (x.new_empty(bins), x.new_empty(bins + 1)),
@@ -48,20 +48,34 @@ def _fractional_pool_3d(
     return x.new_empty(sizes), x.new_empty(sizes, dtype=torch.int64)
 
 
-# Operators whose rules in torch read the sizes, or want the factors on the CPU, where nothing is in a capture.
-_INSTEAD: dict[str, Callable[..., Any]] = {"fractional_max_pool3d": _fractional_pool_3d} | {
-    f"_foreach_{name}{form}.Tensor": (lambda *_: None) if form else (lambda tensors, *_: [_like(x) for x in tensors])
-    for name in ("addcdiv", "addcmul")
-    for form in ("", "_")
+def _of_first(first: torch.Tensor, second: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    shape: Any = torch.broadcast_shapes(first.shape, second.shape)  # type: ignore[no-untyped-call]
+    return first.new_empty(shape)
+
+
+def _of_each(tensors: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:
+    return [_like(tensor) for tensor in tensors]
+
+
+# Operators whose rules in torch read the sizes, want the factors on the CPU, where nothing is in a capture, or promote
+# element types that eager mode does not.
+_INSTEAD: dict[str, Callable[..., Any]] = {
+    "fractional_max_pool3d": _fractional_pool_3d,
+    "normal.Tensor_Tensor": _of_first,
+    "_foreach_addcdiv.Tensor": _of_each,
+    "_foreach_addcmul.Tensor": _of_each,
+    "_foreach_addcdiv_.Tensor": lambda *_: None,
+    "_foreach_addcmul_.Tensor": lambda *_: None,
 }
 
 
 @contextlib.contextmanager
 def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks or has wrong, for all threads: they are right for any call."""
-    with scoped_library("aten", "FRAGMENT") as library:
+    with contextlib.ExitStack() as until_the_end:
+        library = until_the_end.enter_context(scoped_library("aten", "FRAGMENT"))
         for name, rule in _INSTEAD.items():
-            replace_kernel(library, aten_overload(name), rule, "Meta")
+            until_the_end.enter_context(replace_shape_rule(library, aten_overload(name), rule))
         for name, rule in _RULES.items():
             if has_shape_rule(aten_overload(name)):
                 continue
@@ -123,3 +137,8 @@ def patch_shapes_of_unbind() -> contextlib.AbstractContextManager[None]:
         return tuple(tensor.select(dim, i) for i in range(len(pieces)))
 
     return patch_items(decomposition_table, {operator: shapes})
+
+
+def patch_element_type_of_normal() -> contextlib.AbstractContextManager[None]:
+    """Corrects the element type of ``normal(mean, std)`` where torch prefers its decomposition to the rule."""
+    return patch_items(decomposition_table, {torch.ops.aten.normal.Tensor_Tensor: _of_first})

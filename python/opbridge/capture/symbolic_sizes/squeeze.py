@@ -5,52 +5,119 @@ torch decides during the capture whether an axis is removed: an axis of symbolic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 
-from opbridge.capture.operators import Operator
+from opbridge.capture.inputs import Inputs
+from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.program import Sizes
+from opbridge.capture.run_warnings import Location, location_of_run, warn_of_run_at
+from opbridge.capture.source import line_text
+from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import OpOverload
 from opbridge.torch_compat.fake_tensors import data_of
 from opbridge.torch_compat.symbols import always
 
 _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
 
-def squeeze_warning(
-    operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes | DynamicSizes
-) -> str:
-    """The text of a warning if a squeeze keeps an axis whose size may be 1, otherwise empty. Refuses the squeeze if the
-    axis has size 1 in the example. ``args`` and ``kwargs`` hold the tensors of the capture."""
-    if operator.stem not in _SQUEEZES or not operator.key.startswith("aten::"):
-        return ""
-    given = dict(zip(operator.names, args, strict=False)) | dict(kwargs)
-    tensor = given["self"]
-    shape, data = tensor.shape, data_of(tensor)
-    dims = given.get("dim", range(len(shape)))
+def is_squeeze(operator: Operator) -> bool:
+    return operator.stem in _SQUEEZES and operator.key.startswith("aten::")
+
+
+def check_squeeze(
+    operator: Operator,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    sizes: Sizes | DynamicSizes,
+    location: Location,
+) -> None:
+    """Warns if a squeeze keeps an axis whose size may be 1, and refuses the squeeze if the axis has size 1 in the
+    example. ``args`` and ``kwargs`` hold the tensors of the capture."""
+    tensor, dims = _squeezed(operator, args, kwargs)
+    data = data_of(tensor)
     warning = ""
-    for dim in [dims] if isinstance(dims, int) else dims:
-        size = shape[dim] if shape else 1
+    removed, by_data = 0, False
+    for dim in dims:
+        size: Any = tensor.shape[dim] if tensor.shape else 1
         if not isinstance(size, torch.SymInt):
+            removed += size == 1
             continue
         env: Any = size.node.shape_env
         expr = size.node.expr
         if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
             raise UnsupportedError(
-                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}' in a capture; {AS_IN_EXAMPLE}"
+                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}' in a capture; {AS_IN_EXAMPLE}",
+                _line_of(location),
             )
         if data is not None and data.shape[dim] == 1:  # torch would go on with two tensors of different ranks
-            raise UnsupportedError(
-                f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}', which depends on data, in a capture, "
-                "and removes it in this run, where the size is 1; name the axes to remove, as in squeeze(0), or reshape"
-            )
+            raise _refusal_by_data(f"the axis of the size '{sizes.text_of(expr)}'", location)
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
         if always(env, sympy.Eq(expr, 1)) is None or compiled_for_more:
             shown = sizes.text_of(expr)
             warning = f"squeeze() keeps the axis of the dynamic size '{shown}', which eager mode removes if it is 1"
-    return warning
+            by_data |= not expr.free_symbols <= env.backed_var_to_val.keys()
+    if by_data:
+        sizes.squeezes.setdefault(location[:2], set()).add((tensor.dim(), tensor.dim() - removed))
+    if warning:
+        warn_of_run_at(warning, location)
+
+
+def check_squeezes_in_example(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> None:
+    """Refuses the model if a squeeze that keeps an axis in the capture removes it in the example, where its size, which
+    depends on data, is 1."""
+    if not sizes.squeezes:
+        return
+
+    def compare(function: OpOverload, args: Any) -> None:
+        operator = operator_of(function)
+        if not is_squeeze(operator):
+            return
+        location = location_of_run()
+        tensor, dims = _squeezed(operator, args, {})
+        rank = tensor.dim()
+        captured = {made for given, made in sizes.squeezes.get(location[:2], ()) if given == rank}
+        if captured and rank - sum(tensor.shape[dim] == 1 for dim in dims) not in captured:
+            raise _refusal_by_data("an axis of a size", location)
+
+    given = (inputs.example or inputs).copied()
+    with restore_model(model, inputs, compare), _own_errors_alone():
+        model(*given.args, **given.kwargs)
+
+
+def _squeezed(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[torch.Tensor, Sequence[int]]:
+    """The tensor, and the axes to remove if they have the size 1."""
+    given = dict(zip(operator.names, args, strict=False)) | dict(kwargs)
+    tensor = given["self"]
+    dims = given.get("dim", range(tensor.dim()))
+    return tensor, [dims] if isinstance(dims, int) else dims
+
+
+def _refusal_by_data(axis: str, location: Location) -> UnsupportedError:
+    return UnsupportedError(
+        f"squeeze() keeps {axis}, which depends on data, in a capture, and removes it in this run, where the size is "
+        "1; name the axes to remove, as in squeeze(0), or reshape",
+        _line_of(location),
+    )
+
+
+def _line_of(location: Location) -> str:
+    return line_text(*location) if location[0] else ""
+
+
+@contextlib.contextmanager
+def _own_errors_alone() -> Iterator[None]:
+    """Other errors of the run are those of the model, which its capture has met or has reason not to."""
+    try:
+        yield
+    except UnsupportedError:
+        raise
+    except Exception:
+        return

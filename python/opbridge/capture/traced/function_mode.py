@@ -14,16 +14,16 @@ from opbridge.capture.loops.lists import JOINING, UnreadList, tensor_of_numbers
 from opbridge.capture.rewrites.copies import COPIES
 from opbridge.capture.rewrites.eager_only import EAGER_ONLY
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
+from opbridge.capture.state.real_tensors import READS, is_written_in_run
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
 from opbridge.capture.torchscript.branches import Truth
 from opbridge.torch_compat import is_fake, pytree
 from opbridge.torch_compat.fake_tensors import makes_fakes
 
-_OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # → the index of the data argument
 DATA: Any = torch.Tensor.data
 TRUTH: Any = torch.Tensor.__bool__
-_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, TRUTH})
+_WATCHED = frozenset({*READS, *_FROM_DATA, DATA.__get__, DATA.__set__, TRUTH})
 
 
 def asks_truth_of_number(func: Any, args: Any) -> bool:
@@ -70,7 +70,9 @@ class TensorAccessMode(TorchFunctionMode):
             raise
 
     def _watched(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func in _OF_A_TENSOR:
+        if func in READS:
+            if is_written_in_run(args[0]):
+                return READS[func](*args, **kwargs)
             self._read(args[0])
         elif func in _FROM_DATA:
             index = _FROM_DATA[func]

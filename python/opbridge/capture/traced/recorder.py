@@ -30,13 +30,14 @@ from opbridge.capture.program import (
     without_nested_lists,
     without_own_device,
 )
-from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.run_warnings import location_of_run, warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
+from opbridge.capture.state.real_tensors import is_written_in_run
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.size_checks import is_check
-from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
+from opbridge.capture.symbolic_sizes.squeeze import check_squeeze, is_squeeze
 from opbridge.capture.traced.bodies import NotRecorded, WithBodies
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
@@ -141,8 +142,8 @@ class Recorder(WithBodies):
                 raise self.interrupt(SizesDependOnData())
             if operator.written:
                 self.originals.keep(operator, args, kwargs)
-            if not self._for_real and (warning := squeeze_warning(operator, args, kwargs, self._sizes)):
-                warn_of_run(warning)
+            if not self._for_real and is_squeeze(operator):
+                check_squeeze(operator, args, kwargs, self._sizes, location_of_run())
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
             value = self._run(function, args, kwargs)
             if operator.written and not self._for_real:
@@ -188,8 +189,8 @@ class Recorder(WithBodies):
         """Warns that ``tensor`` is converted to Python or NumPy values, as by numpy() or tolist()."""
         if not self._for_real and not is_fake(tensor) and has_memory(tensor):
             self._note_write(tensor)  # through the array of numpy()
-        known = self._known.get(id(tensor))
-        if not self._inside and known is not None and known[0]() is tensor and known[2]:
+        varies = self._is_written(tensor) or (self._is_known(tensor) and self._known[id(tensor)][2])
+        if not self._inside and varies:
             warn_of_run("a tensor that depends on the inputs was read into Python")
 
     def note_truth(self, value: Any) -> None:
@@ -361,6 +362,8 @@ class Recorder(WithBodies):
 
     def _is_written(self, tensor: torch.Tensor) -> bool:
         """Whether an operator has written a value that depends on the inputs to the tensor's memory."""
+        if is_written_in_run(tensor):
+            return True
         if not self._written or not has_memory(tensor):
             return False
         storage = self._written.get(storage_id(tensor))

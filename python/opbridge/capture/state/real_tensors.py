@@ -1,0 +1,111 @@
+"""Writes to real tensors in a capture on fake tensors.
+
+What a model holds, or finds in a global variable, is real, and a fake tensor stands for it where operators compute. The
+writes of the run reach that one alone, but torch computes products, conversions and the like with the real tensors if
+they have no other arguments, and takes the results for known; ``tolist`` and ``numpy`` read the real memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from opbridge.capture.operators import operator_of
+from opbridge.capture.patching import patch
+from opbridge.capture.state.attributes import Attributes
+from opbridge.torch_compat import OpOverload, has_memory, is_fake, version_of
+from opbridge.torch_compat.fake_tensors import DISPATCH_ON_FAKES, fake_of, mode_of_fakes
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_runs: ContextVar[weakref.WeakKeyDictionary[Any, _Run] | None] = ContextVar("_runs", default=None)
+
+
+class _Run:
+    """The real tensors that a run on the fake tensors of one mode has met."""
+
+    def __init__(self, mode: Any, held: list[torch.Tensor]) -> None:
+        self._mode = weakref.ref(mode)
+        self._versions = {id(tensor): version_of(tensor) for tensor in held}
+        # The real tensors and those that stand for them, of which torch would make new ones if they were not held.
+        self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in self._met:
+            self._met[id(tensor)] = tensor, fake_of(self._mode(), tensor)
+            self._versions.setdefault(id(tensor), version_of(tensor))
+        return self._met[id(tensor)][1]
+
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Whether the run has written to the memory of the tensor, or of a fake tensor that shares it."""
+        return self._versions.get(id(tensor), version_of(tensor)) != version_of(tensor)
+
+
+@contextlib.contextmanager
+def compute_with_written(model: torch.nn.Module) -> Iterator[None]:
+    """Makes operators compute with the fake tensor in place of a real one that the run has written to, or writes to."""
+    original = DISPATCH_ON_FAKES.original
+    runs: weakref.WeakKeyDictionary[Any, _Run] = weakref.WeakKeyDictionary()
+    held = [
+        tensor
+        for tensor in itertools.chain(model.parameters(), model.buffers(), Attributes(model).tensors)
+        if _is_real(tensor)
+    ]
+
+    def dispatch(mode: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(function, OpOverload):
+            return original(mode, function, types, args, kwargs)
+        run = runs.get(mode)
+        if run is None:
+            run = runs[mode] = _Run(mode, held)
+        writes = bool(operator_of(function).written)
+
+        def current(given: Any) -> Any:
+            if isinstance(given, (list, tuple)):
+                return type(given)(map(current, given))
+            if not _is_real(given):
+                return given
+            fake = run.fake_of(given)
+            return fake if writes or run.is_written(given) else given
+
+        args = tuple(map(current, args))
+        kwargs = {name: current(given) for name, given in kwargs.items()} if kwargs else {}
+        return original(mode, function, types, args, kwargs)
+
+    token = _runs.set(runs)
+    try:
+        with patch(DISPATCH_ON_FAKES, dispatch):
+            yield
+    finally:
+        _runs.reset(token)
+
+
+def is_written_in_run(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is real, and the run on fake tensors has written to it."""
+    runs, mode = _runs.get(), mode_of_fakes()
+    run = runs.get(mode) if runs is not None and mode is not None else None
+    return run is not None and _is_real(tensor) and run.is_written(tensor)
+
+
+def _reading(name: str) -> Callable[..., Any]:
+    def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Of a tensor that the run has written to, reads the fake one."""
+        return getattr(tensor.clone() if is_written_in_run(tensor) else tensor, name)(*args, **kwargs)
+
+    return read
+
+
+# What reads the elements of a real tensor without an operator → what to call instead.
+READS: dict[Any, Callable[..., Any]] = {
+    getattr(torch.Tensor, name): _reading(name) for name in ("numpy", "__array__", "tolist")
+}
+
+
+def _is_real(given: Any) -> bool:
+    return type(given) in _PLAIN and not is_fake(given) and has_memory(given) and not given.is_inference()
