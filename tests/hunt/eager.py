@@ -121,8 +121,9 @@ def _copy(leaf: Any) -> torch.Tensor:
 
 
 def kept_by(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters and buffers."""
-    return dict(module.named_parameters()) | dict(module.named_buffers())
+    """The parameters, the buffers, and the tensors in attributes of the module itself."""
+    attributes = {name: value for name, value in vars(module).items() if isinstance(value, torch.Tensor)}
+    return dict(module.named_parameters()) | dict(module.named_buffers()) | attributes
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hunt.decisions import DECISIONS
+from hunt.held import HELD
 from hunt.lists import LISTS
 from hunt.loops import LOOPS
 from hunt.padding import PADDING
@@ -547,6 +548,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (DECISIONS, 2),
     (LISTS, 2),
     (PARTS, 2),
+    (HELD, 2),
 )
 
 _WORDS = {

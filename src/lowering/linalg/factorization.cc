@@ -69,6 +69,14 @@ std::array<Value, 3> factor_lu(GraphBuilder& g, const Matrices& a, bool pivot, b
   return result;
 }
 
+std::array<Value, 2> factor_qr(GraphBuilder& g, const Matrices& a, const std::string& mode) {
+  auto result = kernel<2>(g, "qr", a, attr("mode", mode));
+  const Dim inner = mode == "complete" ? a.rows() : min(a.rows(), a.columns());
+  if (mode != "r") g.typed(result[0], {a.type(), shape(a.batch(), {a.rows(), inner}, a.complex)});
+  g.typed(result[1], {a.type(), shape(a.batch(), {inner, a.columns()}, a.complex)});
+  return result;
+}
+
 std::array<Value, 2> solve(GraphBuilder& g, Value a_value, Value b_value, bool left, bool check_errors) {
   const Matrices own = matrices(g, a_value, "A");
   Matrices a = own, b = matrices(g, b_value, "B");
@@ -251,12 +259,10 @@ void register_factors(SymbolicRegistry& registry) {
      });
 
   on("aten::linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)", Since{1},
-     [](GraphBuilder& g, Value a, std::string mode) {
-       return kernel<2>(g, "qr", matrices(g, a, "A"), attr("mode", mode));
-     });
+     [](GraphBuilder& g, Value a, std::string mode) { return factor_qr(g, matrices(g, a, "A"), mode); });
   on("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", Since{1},
      [](GraphBuilder& g, Value a, bool some) {
-       return kernel<2>(g, "qr", matrices(g, a, "self"), attr("mode", some ? "reduced" : "complete"));
+       return factor_qr(g, matrices(g, a, "self"), some ? "reduced" : "complete");
      });
   on("aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)", Since{1},
      [](GraphBuilder& g, Value self) { return kernel<2>(g, "geqrf", matrices(g, self, "self")); });
