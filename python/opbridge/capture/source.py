@@ -101,9 +101,13 @@ def line_of_error(error: BaseException) -> str:
     return text
 
 
-def line_of_stack_trace(trace: str) -> str:
-    location = location_of_stack_trace(trace)
+def line_of_location(location: tuple[str, int, str]) -> str:
+    """The text of a file, a line, and the function in it; empty if the file is."""
     return line_text(*location) if location[0] else ""
+
+
+def line_of_stack_trace(trace: str) -> str:
+    return line_of_location(location_of_stack_trace(trace))
 
 
 def location_of_stack_trace(trace: str) -> tuple[str, int, str]:

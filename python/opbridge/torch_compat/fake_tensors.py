@@ -73,11 +73,6 @@ def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return real if real is not None else value_of(tensor)
 
 
-def number_of_writes(tensor: torch.Tensor) -> int:
-    """To the memory of the tensor, so far."""
-    return tensor._version
-
-
 def share_found_count(mask: Any, other: Any) -> None:
     """Makes the fake mask ``other`` find as many elements as ``mask`` has found."""
     if other.nonzero_memo is None and mask.nonzero_memo is not None:
@@ -116,7 +111,6 @@ __all__ = [
     "makes_fakes",
     "mode_of_fakes",
     "note_write",
-    "number_of_writes",
     "share_found_count",
     "value_of",
 ]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from opbridge.capture.rewrites.replaced_functions import Function, Replacements
-from opbridge.torch_compat import FakeTensor, pytree
-from opbridge.torch_compat.fake_tensors import number_of_writes, share_found_count
+from opbridge.torch_compat import FakeTensor, pytree, version_of
+from opbridge.torch_compat.fake_tensors import share_found_count
 from opbridge.torch_compat.symbols import expression_of
 
 
@@ -19,7 +19,7 @@ class _State(NamedTuple):
     writes: int
 
     def is_current(self) -> bool:
-        return number_of_writes(self.tensor) == self.writes
+        return version_of(self.tensor) == self.writes
 
 
 class EqualMasks:
@@ -59,7 +59,7 @@ class EqualMasks:
             key = self._key((function, *args, *sorted(kwargs.items())))
         except TypeError:  # an argument that cannot be hashed
             return
-        state = _State(result, number_of_writes(result))
+        state = _State(result, version_of(result))
         first, _ = self._results.setdefault(key, (state, (args, kwargs)))
         if not first.is_current():
             self._results[key] = state, (args, kwargs)
@@ -70,7 +70,7 @@ class EqualMasks:
     def _key(self, argument: Any) -> Any:
         if isinstance(argument, torch.Tensor):
             first = self._first(argument)
-            return id(first), number_of_writes(first)
+            return id(first), version_of(first)
         if isinstance(argument, (tuple, list)):
             return tuple(map(self._key, argument))
         if isinstance(argument, slice):

@@ -30,8 +30,7 @@ from opbridge.capture.symbolic_sizes.padding_syntax import Candidate, KeptTest, 
 from opbridge.capture.symbolic_sizes.syntax import Line, evaluated, running_line
 from opbridge.capture.symbolic_sizes.whole_tests import condition_of
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import transforms_are_active
-from opbridge.torch_compat.fake_tensors import number_of_writes
+from opbridge.torch_compat import transforms_are_active, version_of
 from opbridge.torch_compat.symbols import PAD, Mod, PythonMod, free_unbacked_symbols
 
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ class PaddingBranches:
     def _watch(self, line: Line, *tensors: torch.Tensor) -> None:
         if any(tensor.is_inference() for tensor in tensors):  # torch does not count their writes
             self._exclude(line)
-        self._watch_each(number_of_writes, line, tensors)
+        self._watch_each(version_of, line, tensors)
 
     def _watch_layouts(self, line: Line, *tensors: torch.Tensor) -> None:
         self._watch_each(_layout_of, line, tensors)

@@ -17,6 +17,12 @@ from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
 _TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
 
+
+def _of_first(first: torch.Tensor, second: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    shape: Any = torch.broadcast_shapes(first.shape, second.shape)  # type: ignore[no-untyped-call]
+    return first.new_empty(shape)
+
+
 # Operators that have only CPU kernels.
 _like: Any = torch.empty_like
 _RULES: dict[str, Callable[..., Any]] = {
@@ -28,7 +34,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "glu_jvp": lambda x, *_: _like(x),
     "glu_backward_jvp": lambda x, *_: _like(x),
     "multilabel_margin_loss_backward": lambda gradient, x, *_: x.new_empty(x.shape),
-    "binomial": lambda count, prob, *_: _of_first(count, prob),
+    "binomial": _of_first,
     "_aminmax": lambda x: (x.new_empty(()), x.new_empty(())),
     "geqrf": lambda x: (_like(x), x.new_empty((*x.shape[:-2], torch.sym_min(*x.shape[-2:])))),
     "histogram.bin_ct": lambda x, bins=100, **_: (x.new_empty(bins), x.new_empty(bins + 1)),
@@ -46,11 +52,6 @@ def _fractional_pool_3d(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     sizes = (*x.shape[:-3], *made)
     return x.new_empty(sizes), x.new_empty(sizes, dtype=torch.int64)
-
-
-def _of_first(first: torch.Tensor, second: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    shape: Any = torch.broadcast_shapes(first.shape, second.shape)  # type: ignore[no-untyped-call]
-    return first.new_empty(shape)
 
 
 def _of_each(tensors: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:

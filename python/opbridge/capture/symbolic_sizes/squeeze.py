@@ -6,7 +6,7 @@ torch decides during the capture whether an axis is removed: an axis of symbolic
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,7 +16,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import Operator, operator_of
 from opbridge.capture.program import Sizes
 from opbridge.capture.run_warnings import Location, location_of_run, warn_of_run_at
-from opbridge.capture.source import line_text
+from opbridge.capture.source import line_of_location
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.errors import UnsupportedError
@@ -54,7 +54,7 @@ def check_squeeze(
         if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
             raise UnsupportedError(
                 f"squeeze() keeps the axis of the size '{sizes.text_of(expr)}' in a capture; {AS_IN_EXAMPLE}",
-                _line_of(location),
+                line_of_location(location),
             )
         if data is not None and data.shape[dim] == 1:  # torch would go on with two tensors of different ranks
             raise _refusal_by_data(f"the axis of the size '{sizes.text_of(expr)}'", location)
@@ -76,6 +76,8 @@ def check_squeezes_in_example(model: torch.nn.Module, inputs: Inputs, sizes: Dyn
     if not sizes.squeezes:
         return
 
+    removed_at: list[Location] = []
+
     def compare(function: OpOverload, args: Any) -> None:
         operator = operator_of(function)
         if not is_squeeze(operator):
@@ -85,11 +87,13 @@ def check_squeezes_in_example(model: torch.nn.Module, inputs: Inputs, sizes: Dyn
         rank = tensor.dim()
         captured = {made for given, made in sizes.squeezes.get(location[:2], ()) if given == rank}
         if captured and rank - sum(tensor.shape[dim] == 1 for dim in dims) not in captured:
-            raise _refusal_by_data("an axis of a size", location)
+            removed_at.append(location)
 
     given = (inputs.example or inputs).copied()
-    with restore_model(model, inputs, compare), _own_errors_alone():
+    with restore_model(model, inputs, compare), contextlib.suppress(Exception):  # its capture has met the error, or not
         model(*given.args, **given.kwargs)
+    if removed_at:
+        raise _refusal_by_data("an axis of a size", removed_at[0])
 
 
 def _squeezed(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[torch.Tensor, Sequence[int]]:
@@ -104,20 +108,5 @@ def _refusal_by_data(axis: str, location: Location) -> UnsupportedError:
     return UnsupportedError(
         f"squeeze() keeps {axis}, which depends on data, in a capture, and removes it in this run, where the size is "
         "1; name the axes to remove, as in squeeze(0), or reshape",
-        _line_of(location),
+        line_of_location(location),
     )
-
-
-def _line_of(location: Location) -> str:
-    return line_text(*location) if location[0] else ""
-
-
-@contextlib.contextmanager
-def _own_errors_alone() -> Iterator[None]:
-    """Other errors of the run are those of the model, which its capture has met or has reason not to."""
-    try:
-        yield
-    except UnsupportedError:
-        raise
-    except Exception:
-        return

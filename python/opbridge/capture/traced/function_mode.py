@@ -71,10 +71,10 @@ class TensorAccessMode(TorchFunctionMode):
 
     def _watched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func in READS:
-            if is_written_in_run(args[0]):
-                return READS[func](*args, **kwargs)
-            self._read(args[0])
-        elif func in _FROM_DATA:
+            if not is_written_in_run(args[0]):
+                self._read(args[0])
+            return READS[func](*args, **kwargs)
+        if func in _FROM_DATA:
             index = _FROM_DATA[func]
             data = args[index] if len(args) > index else kwargs.get("data")
             if isinstance(data, UnreadList) and func is torch.tensor:
