@@ -123,8 +123,9 @@ def export(
         source_lines: Stores the source line of each node.
         simplify: Whether the optional simplifications run.
         mutations_as_outputs: Returns the new content of inputs and buffers that the model writes, and of buffers that
-            it reassigns, as extra outputs ``NAME_out``. Without it, such a model is refused. A model that keeps any
-            other state for its next call is always refused.
+            it reassigns, as extra outputs ``NAME_out``. Without it, such a model is refused, unless the buffers are not
+            stored and its next call does not depend on them. A model that keeps any other state for its next call is
+            always refused.
         random: Dropout in training mode drops elements at random in each run of the exported model. Without it, such
             a model is refused.
 
@@ -161,6 +162,7 @@ def export(
     from opbridge import _core
     from opbridge.artifacts import Artifacts
     from opbridge.capture.run_warnings import TraceWarning
+    from opbridge.capture.state.reassigned_buffers import buffers_as_outputs
     from opbridge.capture.symbolic_sizes.dynamic_axes import sizes_of_outputs
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.operators import libraries_at
@@ -210,7 +212,7 @@ def export(
             )
         return program, report, origin
 
-    with artifacts.record(), place_weights(model, files):
+    with artifacts.record(), place_weights(model, files), buffers_as_outputs(mutations_as_outputs):
         program, report, origin = converted()
         if any(call.made_up for call in program.calls):
             report, origin = _with_sizes_found(program, converted) or (report, origin)

@@ -429,7 +429,7 @@ class Functionalizer {
     for (const ir::GraphPtr& body : bodies) shares |= Functionalizer(*body, options_, true).run();
     if (shares && memory_.is_nested())
       refuse(node, node.op + " in a subgraph returns a tensor from outside of it; call .clone() on it");
-    if (!shares) return node.op == "higher_order::scan" ? scan(node) : make_new(node);
+    if (!shares) return make_new_or_initial(node);
     make_perhaps_new(node);
     for (const ir::Value* output : node.outputs) {
       if (!is_number(*output)) storages.push_back(memory_.view_of(output).storage);
@@ -437,23 +437,37 @@ class Functionalizer {
     for (Storage* storage : storages) link(*storages.front(), *storage);
   }
 
-  // If there is nothing to scan, eager mode returns the initial states themselves.
-  void scan(ir::Node& node) {
-    const auto tensors = [&](std::string_view argument) {
-      const auto* values = std::get_if<std::vector<ir::Value*>>(given(node, argument));
-      return values == nullptr ? std::vector<ir::Value*>() : *values;
-    };
-    std::vector<Tensor*> initial;
-    for (const ir::Value* state : tensors("arg1")) initial.push_back(&memory_.tensor_of(state));
-    const std::vector<ir::Value*> slices = tensors("arg2");
+  static std::vector<ir::Value*> values(const ir::Node& node, std::string_view argument) {
+    const auto* found = std::get_if<std::vector<ir::Value*>>(given(node, argument));
+    return found == nullptr ? std::vector<ir::Value*>() : *found;
+  }
+
+  // Without a step, a loop returns the initial states themselves in eager mode.
+  void make_new_or_initial(ir::Node& node) {
+    std::vector<ir::Value*> initial;
+    bool may_be_empty = true, is_empty = false;
+    if (node.op == "higher_order::while_loop" && given(node, "arg4") != nullptr) {
+      initial = values(node, "arg2");  // not those of torch.while_loop, which returns copies
+    } else if (node.op == "higher_order::scan") {
+      const std::vector<ir::Value*> slices = values(node, "arg2");
+      if (!slices.empty() && slices[0]->tensor_type().ranked()) {
+        const Dim& length = slices[0]->tensor_type().dims->at(0);
+        initial = values(node, "arg1");
+        may_be_empty = length.least().value_or(0) < 1;
+        is_empty = length.is(0);
+      }
+    }
+    std::vector<Tensor*> states;
+    for (const ir::Value* state : initial)
+      states.push_back(is_number(*state) ? nullptr : &memory_.tensor_of(state));
     make_new(node);
-    if (slices.empty() || !slices[0]->tensor_type().ranked() || initial.size() > node.outputs.size()) return;
-    const Dim length = slices[0]->tensor_type().dims->at(0);
-    for (size_t i = 0; i < initial.size() && length.least().value_or(0) < 1; ++i) {
-      if (length.is(0)) {
-        memory_.bind(node.outputs[i], *initial[i]);
+    if (!may_be_empty || states.size() > node.outputs.size()) return;
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (states[i] == nullptr || is_number(*node.outputs[i])) continue;
+      if (is_empty) {
+        memory_.bind(node.outputs[i], *states[i]);
       } else {
-        link(*initial[i]->view->storage, *memory_.view_of(node.outputs[i]).storage);
+        link(*states[i]->view->storage, *memory_.view_of(node.outputs[i]).storage);
       }
     }
   }

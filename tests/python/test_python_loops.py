@@ -384,49 +384,6 @@ def test_constant_sizes_are_unrolled(tmp_path: pathlib.Path) -> None:
     assert "Scan" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
 
 
-class Kept:
-    def __init__(self, h: torch.Tensor) -> None:
-        self.h = h
-        self.steps = 0
-
-    def update(self, x: torch.Tensor) -> torch.Tensor:
-        self.steps += 1
-        self.h = self.h * 0.5 + x
-        return self.h
-
-
-def kept_by_an_object(self: Any, x: torch.Tensor) -> Any:
-    kept = Kept(torch.zeros(x.shape[0], 6))
-    return torch.stack([kept.update(x[:, t]) for t in range(x.shape[1])], 1)
-
-
-def counted_by_an_object(self: Any, x: torch.Tensor) -> Any:
-    kept, h = Kept(x[:, 0]), x[:, 0]
-    for t in range(x.shape[1]):
-        kept.update(x[:, t])
-        h = h + x[:, t] * kept.steps
-    return h
-
-
-def counted_and_read_afterwards(self: Any, x: torch.Tensor) -> Any:
-    kept = Kept(x[:, 0])
-    for _ in range(x.shape[1]):
-        kept.steps += 1
-    return x * kept.steps
-
-
-def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
-    kept, h = {"steps": 0}, x[:, 0]
-
-    def update() -> None:
-        kept["steps"] += 1
-
-    for t in range(x.shape[1]):
-        update()
-        h = h + x[:, t]
-    return h * kept["steps"]
-
-
 def constants_by_a_count(self: Any, x: torch.Tensor) -> Any:
     count = itertools.count()
     return torch.stack([row * torch.tensor(float(next(count))) for row in x])
@@ -438,21 +395,6 @@ def kept_in_a_set(self: Any, x: torch.Tensor) -> Any:
         seen.add("t")
         h = h + x[:, t]
     return h * len(seen)
-
-
-def exchanged_in_an_object(self: Any, x: torch.Tensor) -> Any:
-    one, other, h = Kept(x[:, 0]), Kept(x[:, 0] * 2), x[:, 0]
-    for t in range(x.shape[1]):
-        one.h, other.h = other.h, one.h
-        h = h + x[:, t]
-    return h, one.h
-
-
-def kept_by_the_module(self: Any, x: torch.Tensor) -> Any:
-    self.h = torch.zeros(x.shape[0], 6)
-    for t in range(x.shape[1]):
-        self.h = self.h * 0.5 + x[:, t]
-    return self.h
 
 
 def same_tensor_in_each_row(self: Any, x: torch.Tensor) -> Any:
@@ -521,14 +463,8 @@ def differentiated(self: Any, x: torch.Tensor) -> Any:
 
 
 REFUSED = (
-    (kept_by_an_object, "outside of"),
-    (counted_by_an_object, "outside of"),
-    (counted_and_read_afterwards, "outside of the loop"),
-    (kept_in_a_dict, "outside of the loop"),
     (kept_in_a_set, "outside of the loop"),
     (constants_by_a_count, "outside of the loop"),
-    (exchanged_in_an_object, "outside of the loop"),
-    (kept_by_the_module, "outside of"),
     (same_tensor_in_each_row, "outside of the loop"),
     (read_through_a_view, "outside of the loop"),
     (list_of_others, "outside of the loop"),

@@ -241,6 +241,11 @@ def buffers_of(module: torch.nn.Module) -> dict[str, torch.Tensor | None]:
     return module._buffers
 
 
+def buffers_not_stored(module: torch.nn.Module) -> set[str]:
+    """The names of the buffers that ``state_dict`` leaves out."""
+    return module._non_persistent_buffers_set
+
+
 def dynamo_if_loaded() -> Any:
     """The module ``dynamo`` of this package; None if torch._dynamo is not loaded."""
     loaded = "torch._dynamo.eval_frame" in sys.modules

@@ -21,7 +21,7 @@ from opbridge.capture.failures import T
 from opbridge.capture.loops.counting import lines_that_count_steps, tests_of_counting
 from opbridge.capture.loops.functions import functions_with
 from opbridge.capture.run_warnings import Warned, hold_warnings, show_warnings
-from opbridge.capture.symbolic_sizes.kept_answers import compares_with_bools
+from opbridge.capture.symbolic_sizes.kept_answers import compares_variables, compares_with_bools
 from opbridge.capture.symbolic_sizes.syntax import codes_in, definition_of, tree_of
 from opbridge.errors import UnsupportedError
 
@@ -115,7 +115,7 @@ def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     replaced: dict[FunctionType, CodeType] = {}
     branching: set[FunctionType] = set()
     tried: set[tuple[CodeType, bool]] = set()
-    comparing_bools = functools.cache(lambda: _comparing_bools(model))
+    functions_with_code = functools.cache(lambda is_meant: _functions_of(model, is_meant))
 
     def untried(functions: set[FunctionType], branching: set[FunctionType]) -> set[FunctionType]:
         # A function that the model defines in its run is another one in each run.
@@ -134,24 +134,26 @@ def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
         except (UnsupportedError, NodeFound):
             branching |= _functions_with(noted.branching, replaced)
             if branching:
-                branching |= comparing_bools()
+                branching |= functions_with_code(compares_with_bools)
             again = untried(_functions_with(noted.fixing, replaced) | branching, branching)
-            tried |= {(each.__code__, each in branching) for each in again}
             new = _with_calls(again, branching)
             if not new:
                 raise
+            comparing = untried(functions_with_code(compares_variables) - again, branching)
+            branching |= comparing
+            new |= _with_calls(comparing, branching)
+            tried |= {(each.__code__, each in branching) for each in again | comparing}
         finally:
             if not new:
                 show_warnings(held)
         replaced |= new
 
 
-def _comparing_bools(model: torch.nn.Module) -> set[FunctionType]:
-    """The functions of the model with ``flag is True``, which is to hold for a bool that data decide as well."""
+def _functions_of(model: torch.nn.Module, is_meant: Callable[[CodeType], bool]) -> set[FunctionType]:
+    """The functions of the model with code that asks what an object *is*, which may stand for another one."""
     from opbridge.capture.state.attributes import Attributes
 
-    functions = Attributes(model).functions
-    return {each for each in functions if any(map(compares_with_bools, codes_in(each.__code__)))}
+    return {each for each in Attributes(model).functions if any(map(is_meant, codes_in(each.__code__)))}
 
 
 def _functions_with(

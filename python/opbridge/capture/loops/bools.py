@@ -1,4 +1,5 @@
-"""``flag is True`` and ``match`` of a bool that data decide, which is none of Python's two."""
+"""``flag is True`` and ``match`` of a bool that data decide, which is none of Python's two, and ``h is other`` of a
+tensor that stands for others."""
 
 from __future__ import annotations
 
@@ -26,3 +27,21 @@ class WithBools(ast.NodeTransformer):
         self.has_calls = True
         node.subject = placed(call("matched", [node.subject]), node.subject)
         return node
+
+
+class WithIdentities(ast.NodeTransformer):
+    """Calls the runtime where a function, or one within, asks whether what two variables hold is the same object."""
+
+    has_calls = False
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [other]) if _are_variables(value, other):
+                self.has_calls = True
+                return placed(call("is_same" if isinstance(op, ast.Is) else "is_other", [value, other]), node)
+        return node
+
+
+def _are_variables(*nodes: ast.expr) -> bool:
+    return all(isinstance(each, (ast.Name, ast.Attribute, ast.Subscript)) for each in nodes)

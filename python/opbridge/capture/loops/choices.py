@@ -69,6 +69,7 @@ class _Choice(Variables):
         """The variables after the way, in which ``_WRITTEN`` stands for the leaves to which it writes, and these
         leaves; of a list that grows, the items that the way adds."""
         own = {i: copy.clone() for i, copy in copies.items()}
+        self._recorder.note_standing(own.values())
         given = self.given = self.with_leaves(own)
         for i, value in enumerate(self.values):
             if isinstance(value, UnreadList):

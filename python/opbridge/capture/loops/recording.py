@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
-import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from opbridge.capture.loops import runtime
 from opbridge.capture.loops.choices import record_choice
 from opbridge.capture.loops.iterables import Items
+from opbridge.capture.loops.kept import Keeps, Kept, keeps, state_of
 from opbridge.capture.loops.lists import note_copies
 from opbridge.capture.loops.repetitions import record_repetition
 from opbridge.capture.loops.runtime import Step, note_aliases, recording
@@ -29,9 +27,11 @@ from opbridge.capture.torchscript.loops import Varies
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import DisableTorchFunction, is_fake, is_transformed, pytree
+from opbridge.torch_compat import DisableTorchFunction, is_transformed, pytree
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import expression_of, free_unbacked_symbols
+
+Check = Callable[[Callable[..., Any]], Callable[..., Any]]  # the function, which fails if it changes other things
 
 
 @contextlib.contextmanager
@@ -54,8 +54,31 @@ class _Loops:
         self._recorder = recorder
         self._attributes = attributes
         self._caught = caught
+        self._kept = Kept()  # by objects, which the bodies that are being recorded change
 
     def run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]:
+        return self._keeping(lambda kept: self._run(items, kept.step(step), *kept.variables(values, shared)))
+
+    def _keeping(self, record: Callable[[Kept], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The variables after ``record``, which gives its bodies those ``kept`` by objects besides."""
+        before = self._kept
+        try:
+            while True:
+                try:
+                    return self._kept.put(record(self._kept))
+                except Keeps as found:
+                    self._kept = found.kept
+        finally:
+            self._kept = before
+
+    def _check_kept(self, state: Attributes, error: BaseException) -> None:
+        """Raises Keeps if a body has failed with ``error`` since what objects keep is no variable of it. In a body,
+        what is around it does that."""
+        if not self._recorder.in_body:
+            self._caught.forget(error)
+            self._kept.check(state, error)
+
+    def _run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]:
         """If a variable has a value of another type or shape after the first step, such as one that is None before or
         that broadcasts, that step comes before the node. Other sizes that steps change depend on data."""
         before = self._attributes.changes()
@@ -67,7 +90,12 @@ class _Loops:
         def attempt(may_vary: bool, values: Sequence[Any]) -> tuple[Any, ...]:
             nonlocal loop
             loop = Loop(self._recorder, self._caught, items, done, step, values, shared, may_vary)
-            return loop.recorded()
+            try:
+                return loop.recorded()
+            except (NotRecorded, Exception) as error:
+                if not done:
+                    self._check_kept(loop.state, error)
+                raise
 
         def with_first_step(*values: Any) -> tuple[Any, ...]:
             return attempt(True, step(items.get(0), *values))
@@ -108,62 +136,77 @@ class _Loops:
         )
 
     def choose(self, condition: Truth, ways: Sequence[Step], values: list[Any], shared: set[int]) -> tuple[Any, ...]:
-        def record(*ways: Step) -> tuple[Any, ...]:
-            return record_choice(self._recorder, condition, ways, values, shared)
+        def record(kept: Kept, checked: Check) -> tuple[Any, ...]:
+            functions = [checked(kept.step(way)) for way in ways]
+            return record_choice(self._recorder, condition, functions, *kept.variables(values, shared))
 
         return self._by_data(record, condition, ways, values, "branches on a tensor", "ways")
 
     def repeat(
         self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any], shared: set[int]
     ) -> tuple[Any, ...]:
-        def record(test: Callable[..., Any], step: Step) -> tuple[Any, ...]:
-            return record_repetition(self._recorder, condition, test, step, values, shared)
+        def record(kept: Kept, checked: Check) -> tuple[Any, ...]:
+            functions = checked(kept.test(test)), checked(kept.step(step))
+            return record_repetition(self._recorder, condition, *functions, *kept.variables(values, shared))
 
         what = "branches on a tensor in the test of a loop"
         return self._by_data(record, condition, (test, step), values, what, "steps")
 
+    def check_are_others(self, value: Any, other: Any) -> None:
+        tensors = [each for each in (value, other) if isinstance(each, torch.Tensor)]
+        if len(tensors) == 2 and any(map(self._recorder.stands_for_others, tensors)):
+            raise refused(
+                self._caught,
+                "the model asks whether two variables hold one tensor ('is'), which depends on the steps of a loop or "
+                "on the way of a branch; keep a bool that says so",
+            )
+
     def _by_data(
         self,
-        record: Callable[..., tuple[Any, ...]],
+        record: Callable[[Kept, Check], tuple[Any, ...]],
         condition: Truth,
         functions: Sequence[Callable[..., Any]],
         values: list[Any],
         what: str,
         parts: str,
     ) -> tuple[Any, ...]:
-        """``record(*functions)``. Refuses the model if the functions change anything besides the variables ``values``,
-        or fail. In a body, what is around it does that."""
+        """Refuses the model if the functions change anything besides the variables ``values`` and what objects keep, or
+        fail. In a body, what is around it does that."""
         if self._recorder.in_body:
-            return record(*functions)
+            return self._keeping(lambda kept: record(kept, lambda function: function))
         what = f"the model {what}, whose value is known only when it runs"
         if is_transformed(condition.tensor):
             raise UnsupportedError(
                 f"{what}, inside of a transform of torch.func (vmap, grad, …); compute both ways and choose with "
                 "torch.where(…)"
             )
-        others = [each for each in pytree.tree_leaves(values) if not isinstance(each, torch.Tensor)]
         with self._recorder.pause(), DisableTorchFunction():
-            state = Attributes(*itertools.chain(*map(_of_the_model, functions)), *others)
-        if state.have_iterators or any(map(is_iterator, others)):  # of which each function would take items
+            state = state_of(functions, values)
+        if state.have_iterators or any(map(is_iterator, pytree.tree_leaves(values))):  # each function takes items
             raise self._refused(what, parts)
 
-        def keeping_state(function: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*given: Any) -> Any:
                 result = function(*given)
-                if not state.only_assign(lambda each: is_fake(each) and not self._recorder.knows(each)):
+                if not keeps(state, self._recorder):
                     raise NotRecorded
                 return result
 
             return run
 
-        try:
-            return record(*map(keeping_state, functions))
-        except NotRecorded:
-            raise self._refused(what, parts) from None
-        except Exception as error:  # the model may catch it, as if its way were chosen
-            refusal = UnsupportedError(f"{what}, and one of its {parts} fails: {error!r}")
-            self._caught.note(error if isinstance(error, UnsupportedError) else refusal)
-            raise
+        def recorded(kept: Kept) -> tuple[Any, ...]:
+            try:
+                return record(kept, checked)
+            except NotRecorded as error:
+                self._check_kept(state, error)
+                raise self._refused(what, parts) from None
+            except Exception as error:  # the model may catch it, as if its way were chosen
+                self._check_kept(state, error)
+                refusal = UnsupportedError(f"{what}, and one of its {parts} fails: {error!r}")
+                self._caught.note(error if isinstance(error, UnsupportedError) else refusal)
+                raise
+
+        return self._keeping(recorded)
 
     def _refused(self, what: str, parts: str) -> UnsupportedError:
         return refused(
@@ -173,13 +216,3 @@ class _Loops:
             "torch.while_loop(…)",
             NeedsNumberOfData,
         )
-
-
-def _of_the_model(function: Any) -> Iterator[Any]:
-    """The function, or those of the model that one of the runtime calls."""
-    if function.__globals__ is not runtime.__dict__:
-        yield function
-        return
-    for cell in function.__closure__ or ():
-        if isinstance(cell.cell_contents, types.FunctionType):
-            yield from _of_the_model(cell.cell_contents)

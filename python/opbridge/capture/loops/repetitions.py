@@ -89,6 +89,7 @@ class _Repetition(Variables):
         self.inside = dict(enumerate(given[1:]))
         own = {i: self.inside[i].clone() for i in self.written}
         leaves = self.inside | own
+        self._recorder.note_standing(leaves.values())
         given = self.given = self.with_leaves({i: self._python(i, leaf) for i, leaf in leaves.items()})
         after = run_with_lists(self._step, given)
         results: list[Any] = []

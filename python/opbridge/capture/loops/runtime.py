@@ -45,6 +45,10 @@ class Recording(Protocol):
         self, condition: Truth, test: Callable[..., Any], step: Step, values: list[Any], shared: set[int]
     ) -> tuple[Any, ...]: ...
 
+    def check_are_others(self, value: Any, other: Any) -> None:
+        """Refuses the model if the two may be one tensor where the graph runs."""
+        ...
+
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 _aliased: ContextVar[tuple[Any, ...]] = ContextVar("_aliased", default=())
@@ -228,6 +232,17 @@ class _Runtime:
         if type(value) is not Truth:
             return _bool_of(value) is constant
         return value if constant else self.negated(value)
+
+    def is_same(self, value: Any, other: Any) -> bool:
+        """``value is other`` of two variables"""
+        recorder = recording.get()
+        if recorder is not None and value is not other:
+            recorder.check_are_others(value, other)
+        return value is other
+
+    def is_other(self, value: Any, other: Any) -> bool:
+        """``value is not other``"""
+        return not self.is_same(value, other)
 
     def parts(self, owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """``owner.name(…)`` for unbind, split and chunk"""

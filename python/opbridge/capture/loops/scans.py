@@ -14,6 +14,7 @@ import torch
 
 from opbridge.capture.loops.growth import Growth
 from opbridge.capture.loops.iterables import Items
+from opbridge.capture.loops.kept import keeps, state_of
 from opbridge.capture.loops.lists import (
     ListOfNumbers,
     ListOfRows,
@@ -38,7 +39,6 @@ from opbridge.capture.loops.variables import (
     run_with_lists,
     with_item,
 )
-from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.bounds import note_step
@@ -105,7 +105,7 @@ class Loop(Variables):
         self.step = step
         self.shared = shared
         with recorder.pause(), DisableTorchFunction():
-            self._state = Attributes(step, items.get)
+            self.state = state_of([step, items.get], values)  # before the steps of the node
         self.inside: dict[int, Any] = {}  # what stands for the leaves in the step
         self.counting: set[int] = set()  # the leaves that are integers which a step changes
         self.lengthened: dict[int, list[Growth]] = {}  # by how much each step does so, along each axis
@@ -125,9 +125,8 @@ class Loop(Variables):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the steps have changed nothing besides the variables and the program. They may assign tensors that
-        they have made, which are refused where they are used."""
-        return self._state.only_assign(lambda each: is_fake(each) and not self.recorder.knows(each))
+        """Whether the steps have changed nothing besides the variables and the program."""
+        return keeps(self.state, self.recorder)
 
     def recorded(self) -> tuple[Any, ...]:
         while True:
@@ -248,6 +247,7 @@ class Loop(Variables):
         try:
             again = _Step(self, count)
         except Exception as error:
+            self.caught.forget(error)
             raise NotRecorded from error
         finally:
             recorder.names = after_step
@@ -303,6 +303,7 @@ class _Step:
             self._number = index
             self._own = {i: before[i].clone() for i in loop.written}
             before = before | self._own
+            recorder.note_standing(before.values())
             self._growing = {i: self._list(i, index) for i in loop.growing}
             given = loop.given = loop.with_leaves(before | self._growing)
             lists = [[(each, list(each)) for each in loop.lists_in(one)] for one in given]

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from opbridge.capture.loops.bools import WithBools
+from opbridge.capture.loops.bools import WithBools, WithIdentities
 from opbridge.capture.loops.code import STEP, WAYS, compiled, with_runtime
 from opbridge.capture.loops.counting import counting
 from opbridge.capture.loops.iterables import LOOPING, PARTS
@@ -59,6 +59,7 @@ _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _EXTREMA = frozenset({"min", "max"})
 _BOOL = frozenset({"bool"})
+_TRUTHS = frozenset({"is_bool", "is_same", "is_other", "negated"})
 _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _EXTREMA | _BOOL
 _READING = frozenset(function.__name__ for function in READING)
 
@@ -108,7 +109,10 @@ class _Rewriting(ast.NodeTransformer):
         if given and given[0] not in stored_in(function.body):
             with_class = _WithClassOfSuper(given[0])
             self._function.body = [with_class.visit(each) for each in self._function.body]
+        identities = WithIdentities()
+        self._function.body = [identities.visit(each) for each in self._function.body]
         if branches:
+            self.has_calls |= identities.has_calls
             searched = with_searches(with_branches(self._function.body), SEARCHES & own if "bool" in own else ())
             bools = WithBools()
             self._function.body = [bools.visit(each) for each in with_one_return(with_assignments(searched))]
@@ -356,7 +360,9 @@ class _Rewriting(ast.NodeTransformer):
                 return all(map(self._is_bool, node.values))
             case ast.UnaryOp(ast.Not()) | ast.Compare():
                 return True
-            case ast.Call(ast.Attribute(ast.Constant(name), "is_bool" | "negated")) if name == RUNTIME_NAME:
+            case ast.Call(ast.Attribute(ast.Constant(name), "is_bool" | "is_same" | "is_other" | "negated")) if (
+                name == RUNTIME_NAME
+            ):
                 return True
         return bool(self._called(node, _BOOL))
 

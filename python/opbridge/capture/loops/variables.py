@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 import torch
 
 from opbridge.capture.loops.lists import UnreadList, frozen, unread
+from opbridge.capture.state.real_tensors import memory_of
 from opbridge.capture.torchscript.loops import fixed
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
-from opbridge.torch_compat import has_memory, pytree, storage_id
+from opbridge.torch_compat import has_memory, pytree
 
 MUTABLE = (list, dict, collections.deque)  # of which the leaves are a variable's
 
@@ -222,7 +223,7 @@ class Variables:
             raise NotRecorded
         if any(is_in_memory_of(each, written) for each in (*outside, *operands)):
             raise NotRecorded
-        if len({storage_id(each) for each in written}) < len(written):
+        if len({memory_of(each) for each in written}) < len(written):
             raise NotRecorded
 
 
@@ -283,4 +284,4 @@ def is_in_memory_of(value: Any, tensors: Collection[Any]) -> bool:
     """Whether the value is a tensor in the memory of one of the tensors."""
     if not isinstance(value, torch.Tensor) or not has_memory(value):
         return False
-    return storage_id(value) in {storage_id(each) for each in tensors if has_memory(each)}
+    return memory_of(value) in {memory_of(each) for each in tensors if has_memory(each)}

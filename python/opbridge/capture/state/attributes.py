@@ -11,8 +11,8 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,7 +25,9 @@ from opbridge.capture.state.functions import (
     holders_of_function,
 )
 from opbridge.capture.state.holders import (
+    MISSING,
     BuffersHolder,
+    ChangingHolder,
     ContextVarHolder,
     DictHolder,
     EmptyHolder,
@@ -58,6 +60,29 @@ _WITHOUT_PARTS = frozenset(
 )
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CONTAINERS = frozenset({dict, collections.OrderedDict, list, set, collections.deque})
+
+
+class Place(NamedTuple):
+    """An attribute, an item or a variable in which something keeps a value."""
+
+    holder: ChangingHolder
+    key: Any
+
+    def get(self) -> Any:
+        """The value, or MISSING."""
+        return self.holder.get(self.key)
+
+    def set(self, value: Any) -> None:
+        self.holder.set(self.key, value)
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        return id(self.holder.owner), self.key
+
+    @property
+    def before(self) -> Any:
+        """The value when the holder was made, or MISSING."""
+        return self.holder.before.get(self.key, MISSING)
 
 
 class Attributes:
@@ -141,15 +166,34 @@ class Attributes:
         with DisableTorchFunction():
             return all(holder.only_assigns(may_be_assigned) for holder in self._holders)
 
+    def assigned(self) -> list[Place]:
+        """Where other values have been assigned."""
+        with DisableTorchFunction():
+            return [Place(holder, key) for holder in self._changing() for key in holder.assigned()]
+
+    def holding(self, is_meant: Callable[[Any], bool]) -> list[Place]:
+        """Where values of which ``is_meant`` is true were."""
+        with DisableTorchFunction():
+            return [
+                Place(holder, key)
+                for holder in self._changing()
+                for key, value in holder.before.items()
+                if is_meant(value)
+            ]
+
+    def _changing(self) -> Iterator[ChangingHolder]:
+        return (holder for holder in self._holders if isinstance(holder, ChangingHolder))
+
     def put_back(self) -> None:
         for holder in self._holders:
             if holder.differing():
                 holder.put_back()
 
-    def put_back_written(self) -> None:
-        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters."""
+    def put_back_written(self, kept: Collection[str]) -> None:
+        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters and
+        what is ``kept``, by its path."""
         for holder in self._holders:
-            holder.put_back_written()
+            holder.put_back_written(kept)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import is_
 from typing import Any
 
@@ -28,6 +28,9 @@ DATA = (
     frozenset,
     collections.deque,
     torch.Tensor,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
 )
 MISSING = object()
 
@@ -80,7 +83,7 @@ class Holder:
 
     def put_back(self) -> None: ...
 
-    def put_back_written(self) -> None: ...
+    def put_back_written(self, kept: Collection[str]) -> None: ...
 
 
 class EmptyHolder(Holder):
@@ -120,6 +123,22 @@ class ChangingHolder(Holder):
             return []
         keys = [key for key in {**before, **now} if before.get(key, MISSING) is not now.get(key, MISSING)]
         return keys or list(now)
+
+    def assigned(self) -> list[Any]:
+        """The keys to which other values are assigned than before, if that is all that has changed."""
+        now = self.content()
+        return [key for key in self.differing() if not _same(self.before.get(key, MISSING), now.get(key, MISSING))]
+
+    def get(self, key: Any) -> Any:
+        """The value as it is now, or MISSING."""
+        return self.content().get(key, MISSING)
+
+    def set(self, key: Any, value: Any) -> None:
+        """Assigns the value, or removes that of the key if it is MISSING."""
+        if value is not MISSING:
+            self._assign(key, value)
+        elif self.get(key) is not MISSING:
+            self._remove(key)
 
     def put(self, key: Any, value: Any) -> bool:
         self._assign(key, value)
@@ -203,9 +222,10 @@ class ParametersHolder(NamedHolder):
 class BuffersHolder(ParametersHolder):
     __slots__ = ()
 
-    def put_back_written(self) -> None:
+    def put_back_written(self, kept: Collection[str]) -> None:
         for name, before in self.before.items():
-            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
+            is_buffer = isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor)
+            if is_buffer and self.path_of(name) not in kept:
                 self.owner[name] = before
 
 
@@ -260,6 +280,9 @@ class ListHolder(ChangingHolder):
     def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
         return len(self.owner) == len(self.before) and super().only_assigns(may_be_assigned)
 
+    def assigned(self) -> list[Any]:
+        return super().assigned() if len(self.owner) == len(self.before) else []
+
     def put_back(self) -> None:
         self.owner.clear()
         self.owner.extend(self.before.values())
@@ -270,6 +293,9 @@ class SetHolder(ChangingHolder):
 
     def content(self) -> dict[Any, Any]:
         return {value: value for value in self.owner}
+
+    def assigned(self) -> list[Any]:
+        return []
 
     def put(self, key: Any, value: Any) -> bool:
         return False
@@ -370,7 +396,7 @@ class TensorHolder(Holder):
             if name and not (name == "data" and not self._is_parameter())
         ]
 
-    def put_back_written(self) -> None:
+    def put_back_written(self, kept: Collection[str]) -> None:
         if not self._is_parameter() and _memory_of(self.owner) != self._memory:
             self.owner.data = self._alias
 

@@ -19,7 +19,7 @@ import torch
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch
 from opbridge.capture.state.attributes import Attributes
-from opbridge.torch_compat import OpOverload, has_memory, is_fake, version_of
+from opbridge.torch_compat import OpOverload, has_memory, is_fake, storage_id, version_of
 from opbridge.torch_compat.fake_tensors import DISPATCH_ON_FAKES, fake_of, mode_of_fakes
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -88,9 +88,19 @@ def compute_with_written(model: torch.nn.Module) -> Iterator[None]:
 
 def is_written_in_run(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is real, and the run on fake tensors has written to it."""
-    runs, mode = _runs.get(), mode_of_fakes()
-    run = runs.get(mode) if runs is not None and mode is not None else None
+    run = _run()
     return run is not None and _is_real(tensor) and run.is_written(tensor)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """``storage_id``; for a real tensor that of the fake one which stands for it in a run on fake tensors."""
+    run = _run()
+    return storage_id(tensor if run is None or not _is_real(tensor) else run.fake_of(tensor))
+
+
+def _run() -> _Run | None:
+    runs, mode = _runs.get(), mode_of_fakes()
+    return runs.get(mode) if runs is not None and mode is not None else None
 
 
 def _reading(name: str) -> Callable[..., Any]:

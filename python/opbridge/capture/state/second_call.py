@@ -31,7 +31,7 @@ def refuse_kept_changes(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
         called(model, inputs, seed=1)
         has_effect = False
         for _ in range(_LATER_CALLS):
-            attributes.put_back_written()
+            attributes.put_back_written(changed)
             kept = Attributes(model, *inputs.others)
             has_effect = not agree(alone, called(model, other))
             if has_effect or not kept.changes():

@@ -23,6 +23,17 @@ def compares_with_bools(code: CodeType) -> bool:
     return has_bools and any(each.opname == "IS_OP" for each in dis.get_instructions(code))
 
 
+@functools.lru_cache(maxsize=4096)
+def compares_variables(code: CodeType) -> bool:
+    """Whether a function may ask whether two variables hold the same object."""
+    before = ""
+    for each in dis.get_instructions(code):
+        if each.opname == "IS_OP" and before != "LOAD_CONST":
+            return True
+        before = each.opname
+    return False
+
+
 @functools.lru_cache(maxsize=256)
 def _keeping(code: CodeType) -> frozenset[int]:
     """The offsets of such operators; none if the function has no comparison of that kind."""

@@ -108,7 +108,8 @@ def _recorded_loop(
     operands = [value for _, value in body.operands]
     values = [recorder.value_of(each) for each in start if _is_carried(each)]
     after = [unknown(i) if _is_carried(value) else value for i, value in enumerate(start)]
-    arguments = (condition.builder.finish(), body.builder.finish(), values, operands)
+    returns_the_first = True  # tensors themselves if there is no step
+    arguments = (condition.builder.finish(), body.builder.finish(), values, operands, returns_the_first)
     recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
     changed = [(end, new) for end, before, new in zip(ends, inside, after, strict=True) if end is not before]
     recorder.note_shared(body, [*zip(inside, start, strict=True), *changed])

@@ -6,7 +6,8 @@ import abc
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from opbridge.capture.operators import Operator
 from opbridge.capture.program import Result, Sizes, argument_names, describe, note_layout, returned
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import written_tensors
+from opbridge.capture.state.real_tensors import memory_of
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import has_memory, storage_id
+from opbridge.torch_compat import has_memory
 
 
 class NotRecorded(BaseException):
@@ -64,6 +66,16 @@ class WithBodies(abc.ABC):
         self.interruption: BaseException | None = None
         # Memory that other tensors may share in eager mode → all such memory, with one of the tensors in it.
         self._perhaps_shared: dict[int, dict[int, torch.Tensor]] = {}
+        self._standing: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def note_standing(self, tensors: Iterable[Any]) -> None:
+        """Notes tensors that stand for others, as those of a variable do in a step of a loop and after it."""
+        self._standing |= {id(each): weakref.ref(each) for each in tensors if isinstance(each, torch.Tensor)}
+
+    def stands_for_others(self, tensor: torch.Tensor) -> bool:
+        """Whether which tensor this is depends on the steps of a loop or on the way of a branch."""
+        found = self._standing.get(id(tensor))
+        return found is not None and found() is tensor
 
     def interrupt(self, interruption: BaseException) -> BaseException:
         """Stores an exception by which an operator ends the run: TorchScript's own interpreter would replace it."""
@@ -119,7 +131,7 @@ class WithBodies(abc.ABC):
         note_layout(self._builder, value, tensor, self._sizes)
         self._bind(tensor, value, varies)
         if self._body is not None and has_memory(tensor):
-            self._body.taken.add(storage_id(tensor))
+            self._body.taken.add(memory_of(tensor))
         return value, varies
 
     def take_number(self, number: torch.SymInt) -> None:
@@ -166,6 +178,7 @@ class WithBodies(abc.ABC):
     def call_bodies(self, name: str, arguments: Sequence[Any], made: Sequence[Any]) -> None:
         """Adds a node that has bodies; ``made`` stands for its results."""
         results: list[Result] = []
+        self.note_standing(made)
         describe(self._unique(name), list(made), self._sizes, results)
         frame = sys._getframe(1)
         names = argument_names(arguments)
@@ -179,7 +192,7 @@ class WithBodies(abc.ABC):
         by_memory: dict[int, list[torch.Tensor]] = {}
         for inside, outside in (*((operand, operand) for operand, _ in body.operands), *pairs):
             if isinstance(inside, torch.Tensor) and isinstance(outside, torch.Tensor) and has_memory(inside):
-                memory = storage_id(inside)
+                memory = memory_of(inside)
                 for each in self._perhaps_shared.get(memory, (memory,)):  # by a node in the body
                     by_memory.setdefault(each, []).append(outside)
         for tensors in by_memory.values():
@@ -188,13 +201,18 @@ class WithBodies(abc.ABC):
 
     def note_perhaps_shared(self, tensors: Sequence[torch.Tensor]) -> None:
         """Records that a later write to one of the tensors may be one to the others in eager mode."""
-        shared = {storage_id(each): each for each in tensors if has_memory(each)}
+        shared = {memory_of(each): each for each in tensors if has_memory(each)}
         for memory in list(shared):
             shared |= self._perhaps_shared.get(memory, {})
         self._perhaps_shared |= dict.fromkeys(shared, shared)
 
     def is_perhaps_shared(self, tensor: torch.Tensor) -> bool:
-        return has_memory(tensor) and storage_id(tensor) in self._perhaps_shared
+        return has_memory(tensor) and memory_of(tensor) in self._perhaps_shared
+
+    def forget_shared(self) -> Callable[[torch.Tensor], bool]:
+        """Returns ``is_perhaps_shared`` as it is at the end of the model's run. Later writes are not checked for it."""
+        shared, self._perhaps_shared = self._perhaps_shared, {}
+        return lambda tensor: has_memory(tensor) and memory_of(tensor) in shared
 
     def _shape_of(self, tensor: torch.Tensor) -> Any:
         return self._sizes.shape(tensor.shape)
@@ -221,7 +239,7 @@ class WithBodies(abc.ABC):
         """Whether the body has made the memory of the tensor."""
         if self._body is None or not has_memory(tensor):
             return False
-        return storage_id(tensor) in self._by_memory.keys() - self._body.taken
+        return memory_of(tensor) in self._by_memory.keys() - self._body.taken
 
     @abc.abstractmethod
     def _unique(self, stem: str) -> str: ...

@@ -145,7 +145,8 @@ def follow(
             ):
                 registered = Registered(model)
                 args, kwargs = inputs.with_leaves(leaves)  # may compute, as for a cache of transformers
-                returned, others = registered.write_back(model(*args, **kwargs))
+                returned = model(*args, **kwargs)
+                returned, others = registered.write_back(returned, recorder.forget_shared())
                 # Of a list or dict that the model keeps, which will get its former content.
                 outputs = [each.scalar if type(each) is Truth else each for each in leaves_of(returned)]
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])

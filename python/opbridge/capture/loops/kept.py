@@ -1,0 +1,146 @@
+"""What objects keep, as by ``self.state = …`` or ``self.total.add_(…)``, as further variables of a loop or a branch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.loops.variables import MUTABLE, is_in_memory_of
+from opbridge.capture.state.attributes import Attributes, Place
+from opbridge.capture.state.holders import MISSING
+from opbridge.capture.state.ownership import is_own
+from opbridge.capture.torchscript.branches import UNINITIALIZED
+from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.torch_compat import is_fake, pytree
+
+Function = Callable[..., Any]
+
+
+class Keeps(BaseException):
+    """A body changes what objects keep, which can be variables: those of ``kept``."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+
+
+def state_of(functions: Iterable[Any], values: Iterable[Any]) -> Attributes:
+    """What functions with the variables ``values`` can change besides these."""
+    others = (each for each in pytree.tree_leaves(list(values)) if not isinstance(each, torch.Tensor))
+    seen: set[int] = set()
+    return Attributes(*(own for function in functions for own in _of_the_model(function, seen)), *others)
+
+
+def keeps(state: Attributes, recorder: Recorder) -> bool:
+    """Whether a body has changed nothing since ``state``. It may assign tensors that it has made where there were none;
+    they are refused where they are used outside of it."""
+    if any(_has_tensors(place.before) for place in state.assigned()):
+        return False
+    return state.only_assign(lambda each: is_fake(each) and not recorder.knows(each))
+
+
+def _has_tensors(value: Any) -> bool:
+    return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
+
+
+def _of_the_model(function: Any, seen: set[int]) -> Iterator[Any]:
+    """The function, or those of the model that one of opbridge calls."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        function = function.func
+    if not isinstance(function, types.FunctionType) or is_own(function.__module__):
+        yield function
+        return
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # the variable has no value yet
+            if isinstance(cell.cell_contents, (types.FunctionType, types.MethodType, functools.partial)):
+                yield from _of_the_model(cell.cell_contents, seen)
+
+
+class Kept:
+    """The values of ``places``, of which those in one list hold one object. A function with these variables besides its
+    own finds their values in the places, which have those before again when it returns."""
+
+    def __init__(self, places: Iterable[list[Place]] = ()) -> None:
+        self._places = list(places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def check(self, state: Attributes, error: BaseException) -> None:
+        """Raises Keeps, of more places, if a body that ended with ``error`` has changed what these hold since
+        ``state``, which is undone, or writes to a tensor in them."""
+        known = {place.identity for places in self._places for place in places}
+        assigned = state.assigned()
+        for place in assigned:
+            place.set(place.before)
+        found = {id(place): [place] for place in assigned}
+        if isinstance(error, WritesOutside):
+            for place in state.holding(lambda value: is_in_memory_of(value, [error.tensor])):
+                found.setdefault(id(place.before), []).append(place)
+        new = [places for places in found.values() if known.isdisjoint(place.identity for place in places)]
+        if new:
+            raise Keeps(Kept([*self._places, *new])) from error
+
+    def variables(self, values: Sequence[Any], shared: Iterable[int]) -> tuple[list[Any], set[int]]:
+        """The variables, those kept behind the others, and which of them are lists that others may hold."""
+        every = [*values, *self.values()]
+        return every, {*shared, *(i for i in range(len(values), len(every)) if isinstance(every[i], MUTABLE))}
+
+    def values(self) -> list[Any]:
+        values = []
+        for first, *others in self._places:
+            value = first.get()
+            if any(place.get() is not value for place in others):
+                raise NotRecorded
+            values.append(UNINITIALIZED if value is MISSING else value)
+        return values
+
+    def put(self, variables: Sequence[Any]) -> tuple[Any, ...]:
+        """Puts the values behind the other variables into their places. Returns the others."""
+        own, values = self._split(variables)
+        for places, value in zip(self._places, values, strict=True):
+            for place in places:
+                place.set(MISSING if value is UNINITIALIZED else value)
+        return tuple(own)
+
+    def step(self, function: Function) -> Function:
+        """``function``, which takes and returns the variables, with those kept besides."""
+
+        def run(*given: Any) -> tuple[Any, ...]:
+            with self._given(given) as own:
+                return (*function(*own), *self.values())
+
+        return run if self._places else function
+
+    def test(self, function: Function) -> Function:
+        """``function``, which takes the variables, with those kept besides."""
+
+        def run(*given: Any) -> Any:
+            with self._given(given) as own:
+                result = function(*own)
+                if any(now is not before for now, before in zip(self.values(), self._split(given)[1], strict=True)):
+                    raise NotRecorded
+                return result
+
+        return run if self._places else function
+
+    @contextlib.contextmanager
+    def _given(self, variables: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        before = [(place, place.get()) for places in self._places for place in places]
+        try:
+            yield self.put(variables)
+        finally:
+            for place, value in before:
+                place.set(value)
+
+    def _split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        count = len(variables) - len(self._places)
+        return variables[:count], variables[count:]

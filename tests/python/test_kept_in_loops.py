@@ -1,0 +1,506 @@
+"""What objects keep from one step of a loop to the next, and what ways of a branch assign to them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pathlib
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from dynamic_check import CAPTURES, agrees_without_warnings
+from loops_check import DYNAMIC, SHAPES, Model, refuses
+from torch import nn
+
+import opbridge
+from opbridge.runtime import run, session
+
+FOUND: dict[str, Any] = {}
+
+
+class Kept:
+    def __init__(self, h: torch.Tensor) -> None:
+        self.h = h
+        self.steps = 0
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        self.h = self.h * 0.5 + x
+        return self.h
+
+
+def kept_by_an_object(self: Any, x: torch.Tensor) -> Any:
+    kept = Kept(torch.zeros(x.shape[0], 6))
+    return torch.stack([kept.update(x[:, t]) for t in range(x.shape[1])], 1)
+
+
+def counted_by_an_object(self: Any, x: torch.Tensor) -> Any:
+    kept, h = Kept(x[:, 0]), x[:, 0]
+    for t in range(x.shape[1]):
+        kept.update(x[:, t])
+        h = h + x[:, t] * kept.steps
+    return h
+
+
+def counted_and_read_afterwards(self: Any, x: torch.Tensor) -> Any:
+    kept = Kept(x[:, 0])
+    for _ in range(x.shape[1]):
+        kept.steps += 1
+    return x * kept.steps
+
+
+def kept_in_a_dict(self: Any, x: torch.Tensor) -> Any:
+    kept, h = {"steps": 0}, x[:, 0]
+
+    def update() -> None:
+        kept["steps"] += 1
+
+    for t in range(x.shape[1]):
+        update()
+        h = h + x[:, t]
+    return h * kept["steps"]
+
+
+def exchanged_in_an_object(self: Any, x: torch.Tensor) -> Any:
+    one, other, h = Kept(x[:, 0]), Kept(x[:, 0] * 2), x[:, 0]
+    for t in range(x.shape[1]):
+        one.h, other.h = other.h, one.h
+        h = h + x[:, t]
+    return h, one.h
+
+
+def kept_by_the_module(self: Any, x: torch.Tensor) -> Any:
+    self.h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        self.h = self.h * 0.5 + x[:, t]
+    return self.h
+
+
+def aliases(self: Any, x: torch.Tensor) -> Any:
+    self.one = self.other = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        self.one.add_(x[:, t])
+        self.other.mul_(1.5)
+    return self.one, self.other
+
+
+def written_and_read_by_another_name(self: Any, x: torch.Tensor) -> Any:
+    self.one, outputs = torch.zeros(x.shape[0], 6), []
+    name = self.one
+    for t in range(x.shape[1]):
+        self.one.add_(x[:, t])
+        outputs.append(name * 2)
+    return torch.stack(outputs, 1), name, self.one
+
+
+def reassigned_beside_another_name(self: Any, x: torch.Tensor) -> Any:
+    self.one = torch.zeros(x.shape[0], 6)
+    name = self.one
+    for t in range(x.shape[1]):
+        self.one = self.one + x[:, t]
+    return name + 1, self.one
+
+
+def numbers(self: Any, x: torch.Tensor) -> Any:
+    self.count, self.scale, self.is_first, outputs = 0, 1.0, True, []
+    for t in range(x.shape[1]):
+        outputs.append(x[:, t] * self.scale * self.count + (1 if self.is_first else 2))
+        self.count += 2
+        self.scale *= 0.5
+        self.is_first = False
+    return torch.stack(outputs, 1) + self.count, self.scale * x
+
+
+def none_at_first(self: Any, x: torch.Tensor) -> Any:
+    self.h = None
+    for t in range(x.shape[1]):
+        if self.h is None:
+            self.h = torch.zeros(x.shape[0], 6)
+        self.h = self.cell(x[:, t], self.h)
+    return self.h
+
+
+def tuples_lists_and_dicts(self: Any, x: torch.Tensor) -> Any:
+    self.state = torch.zeros(x.shape[0], 5), torch.zeros(x.shape[0], 5)
+    self.both = [torch.zeros(x.shape[0], 6) for _ in self.layers]
+    self.named = {"h": torch.ones(x.shape[0], 6)}
+    for t in range(x.shape[1]):
+        self.state = self.lstm(x[:, t], self.state)
+        y = x[:, t]
+        for i, layer in enumerate(self.layers):
+            self.both[i] = layer(y, self.both[i])
+            y = self.both[i]
+        self.named["h"] = self.named["h"] * 0.5 + y
+        self.named["last"] = y
+    return *self.state, *self.both, self.named["h"], self.named["last"]
+
+
+class Slots:
+    __slots__ = ("h", "steps")
+
+
+@dataclasses.dataclass
+class Data:
+    h: torch.Tensor
+    steps: int = 0
+
+
+def objects(self: Any, x: torch.Tensor) -> Any:
+    slots, data = Slots(), Data(x[:, 0])
+    slots.h, slots.steps = x[:, 0], 1
+    for t in range(x.shape[1]):
+        data.h, data.steps = self.cell(x[:, t], data.h), data.steps + 2
+        slots.h, slots.steps = slots.h + data.h, slots.steps + 1
+    return data.h * data.steps, slots.h * slots.steps
+
+
+class Counter:
+    count = 0
+
+    def update_(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * 2
+
+
+def of_a_variable(self: Any, x: torch.Tensor) -> Any:
+    counter, outputs = Counter(), []
+    for t in range(x.shape[1]):
+        outputs.append(counter.update_(x[:, t]))
+    return torch.stack(outputs, 1) * counter.count
+
+
+def of_an_item(self: Any, x: torch.Tensor) -> Any:
+    counters, y = {"a": Counter()}, x[:, 0]
+    for _ in range(x.shape[1]):
+        counters["a"] = counters["a"]
+        y = counters["a"].update_(y) * 0.25
+    return y * counters["a"].count
+
+
+def of_a_class(self: Any, x: torch.Tensor) -> Any:
+    Counter.count = 0
+    h = x[:, 0]
+    for t in range(x.shape[1]):
+        Counter.count += 1
+        h = h + x[:, t] * Counter.count
+    return h * Counter.count
+
+
+def of_a_global_variable(self: Any, x: torch.Tensor) -> Any:
+    FOUND["n"], FOUND["h"] = 0, x[:, 0]
+    for t in range(x.shape[1]):
+        FOUND["n"] += 1
+        FOUND["h"] = FOUND["h"] * 0.5 + x[:, t] * FOUND["n"]
+    return FOUND["h"]
+
+
+def of_a_function(self: Any, x: torch.Tensor) -> Any:
+    def double(y: torch.Tensor) -> torch.Tensor:
+        double.count += 1
+        return y * 2
+
+    double.count = 0
+    return torch.stack([double(x[:, t]) for t in range(x.shape[1])], 1) * double.count
+
+
+def in_inner_loops(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count = torch.zeros(x.shape[0], 6), 0
+    for t in range(x.shape[1]):
+        for i in range(x.shape[0]):
+            self.h = self.h * 0.75 + x[:, t] * x[i, t]
+            self.count += 1
+        self.h = self.h + self.count
+    return self.h
+
+
+def in_branches_of_steps(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count = torch.zeros(x.shape[0], 6), 0
+    for t in range(x.shape[1]):
+        if x[0, t].sum() > 0:
+            self.h = self.h + x[:, t]
+            self.count += 1
+        else:
+            self.h = self.h * 0.5
+    return self.h * self.count
+
+
+def in_ways(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count, data = x[:, 0] + 0, 1, Data(x[:, 0])
+    if x.sum() > 0:
+        self.h.add_(1)
+        self.count += 1
+        data.h, data.steps = data.h * 2, 3
+    return self.h * self.count, data.h + data.steps
+
+
+def in_both_ways(self: Any, x: torch.Tensor) -> Any:
+    if x.sum() > 0:
+        self.kept = x * 2
+    else:
+        self.kept = x
+    return self.kept + 1
+
+
+def of_a_closure(self: Any, x: torch.Tensor) -> Any:
+    scale = 1.0
+
+    def increase() -> None:
+        nonlocal scale
+        scale += 1
+
+    if x.sum() > 0:
+        increase()
+    return x * scale
+
+
+def while_data_say(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count = x[:, 0].abs() + 1, 0
+    while self.h.sum() < 500:
+        self.h = self.h * 1.5
+        self.count += 1
+    return self.h, x * self.count
+
+
+def as_often_as_data_say(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count = torch.zeros(x.shape[0], 6), 0
+    for t in range(int((x[0, :, 0] > 0).sum())):
+        self.h = self.h + x[:, t]
+        self.count += 1
+    return self.h + self.count
+
+
+def until_data_say(self: Any, x: torch.Tensor) -> Any:
+    self.h, self.count = torch.zeros(6), 0
+    for t in range(x.shape[1]):
+        self.h = self.h + x[0, t]
+        self.count += 1
+        if self.h.sum() > 1:
+            break
+    return self.h + self.count
+
+
+RIGHT = (
+    kept_by_an_object,
+    counted_by_an_object,
+    counted_and_read_afterwards,
+    kept_in_a_dict,
+    exchanged_in_an_object,
+    kept_by_the_module,
+    aliases,
+    written_and_read_by_another_name,
+    reassigned_beside_another_name,
+    numbers,
+    none_at_first,
+    tuples_lists_and_dicts,
+    objects,
+    of_a_variable,
+    of_an_item,
+    of_a_class,
+    of_a_global_variable,
+    of_a_function,
+    in_inner_loops,
+)
+BY_DATA = (
+    in_branches_of_steps,
+    in_ways,
+    in_both_ways,
+    of_a_closure,
+    while_data_say,
+    as_often_as_data_say,
+    until_data_say,
+)
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", RIGHT, ids=lambda run: run.__name__)
+def test_a_loop_carries_what_objects_keep(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(Model(run), SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
+
+
+@pytest.mark.parametrize("run", BY_DATA, ids=lambda run: run.__name__)
+def test_what_data_decide_of_objects(run: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(Model(run), SHAPES, DYNAMIC, "export", tmp_path, torch.randn)
+
+
+def through_a_view_that_is_kept(self: Any, x: torch.Tensor) -> Any:
+    self.table, outputs = torch.zeros(2, 6), []
+    self.row = self.table[0]
+    for t in range(x.shape[1]):
+        self.table.add_(x[0, t])
+        outputs.append(self.row * 2)
+    return torch.stack(outputs)
+
+
+def texts(self: Any, x: torch.Tensor) -> Any:
+    self.mode, h = "a", x[:, 0]
+    for t in range(x.shape[1]):
+        h = h + x[:, t] * (1 if self.mode == "a" else 2)
+        self.mode = "b" if self.mode == "a" else "a"
+    return h
+
+
+def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
+    self.rows = []
+    for t in range(x.shape[1]):
+        self.rows.append(x[:, t] * 2)
+    return torch.stack(self.rows, 1)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "run", [through_a_view_that_is_kept, texts, in_a_list_that_grows], ids=lambda run: run.__name__
+)
+def test_refuses_what_a_loop_cannot_carry(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    refuses(run, "outside of the loop", capture, tmp_path)
+
+
+def same_as_before(self: Any, x: torch.Tensor) -> Any:
+    first = h = torch.zeros(x.shape[0], 6)
+    for t in range(x.shape[1]):
+        if h is first:
+            h = h + 1
+        h = h + x[:, t]
+    return h
+
+
+def same_after_steps(self: Any, x: torch.Tensor) -> Any:
+    h = x[:, 0]
+    first = h
+    for t in range(1, x.shape[1]):
+        h = h + x[:, t]
+    return h * 2 if h is first else h
+
+
+def same_in_a_method(self: Any, x: torch.Tensor) -> Any:
+    kept, outputs = Compared(x[:, 0]), []
+    for t in range(x.shape[1]):
+        outputs.append(kept.update(x[:, t]))
+    return torch.stack(outputs, 1)
+
+
+class Compared:
+    def __init__(self, h: torch.Tensor) -> None:
+        self.h = self.first = h
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        self.h = x if self.h is self.first else self.h + x
+        return self.h
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [same_as_before, same_after_steps, same_in_a_method], ids=lambda run: run.__name__)
+def test_refuses_to_tell_which_tensor_a_variable_holds(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    refuses(run, "whether two variables hold one tensor", capture, tmp_path)
+
+
+def test_refuses_to_tell_which_tensor_data_choose(tmp_path: pathlib.Path) -> None:
+    def chosen(self: Any, x: torch.Tensor) -> Any:
+        y = x
+        if x.sum() > 0:
+            y = x * 2
+        return y + 1 if y is x else y - 1
+
+    refuses(chosen, "whether two variables hold one tensor", "export", tmp_path)
+
+
+def test_a_while_loop_without_steps_returns_what_it_begins_with(tmp_path: pathlib.Path) -> None:
+    def written_afterwards(self: Any, x: torch.Tensor) -> Any:
+        before = x * 2
+        h = before
+        while h.abs().sum() < 5:
+            h = h * 2
+        h.add_(1)
+        return h, before
+
+    refuses(written_afterwards, "may be the same memory", "export", tmp_path)
+
+
+class Buffers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("rows", torch.zeros(3, 6))
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for t in range(x.shape[0]):
+            self.count += 1
+            self.mean = self.mean + (x[t] - self.mean) / self.count
+            self.rows[self.count % 3] = x[t]
+        if x.sum() > 0:
+            self.mean = self.mean * 0.5
+        return x - self.mean + self.rows.sum(0)
+
+
+def test_steps_and_ways_change_buffers(tmp_path: pathlib.Path) -> None:
+    path, model = tmp_path / "model.onnx", Buffers()
+    opbridge.export(
+        copy.deepcopy(model),
+        (torch.randn(4, 6),),
+        path,
+        dynamic_shapes=({0: "steps"},),
+        mutations_as_outputs=True,
+    )
+    names = [each.name for each in onnx.load(path).graph.output]
+    for count in (4, 1, 2, 7):
+        torch.manual_seed(count)
+        x, eager = torch.randn(count, 6), copy.deepcopy(model)
+        want = {names[0]: eager(x)}
+        want |= {"mean_out": eager.mean, "rows_out": eager.rows, "count_out": eager.count}
+        got = dict(zip(names, run(session(path), {"x": x}), strict=True))
+        torch.testing.assert_close(got, want)
+
+
+class Neuron(nn.Module):
+    """Keeps its membrane potential in a buffer without a size at first, as libraries of spiking networks do."""
+
+    def __init__(self, resets: bool = True) -> None:
+        super().__init__()
+        self.resets = resets
+        self.register_buffer("potential", torch.zeros(0), persistent=False)
+
+    def reset(self) -> None:
+        if self.resets:
+            self.potential = torch.zeros_like(self.potential)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.potential.shape != x.shape:
+            self.potential = torch.zeros_like(x)
+        self.potential = self.potential * 0.9 + x - (self.potential > 1).float()
+        return (self.potential > 1).float()
+
+
+class Spiking(nn.Module):
+    def __init__(self, resets: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.neurons = nn.ModuleList(Neuron(resets) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for each in self.neurons:
+            each.reset()
+        spikes = []
+        for t in range(x.shape[1]):
+            hidden = self.neurons[0](self.first(x[:, t]) * 3)
+            spikes.append(self.neurons[1](self.second(hidden) * 3))
+        return torch.stack(spikes, 1)
+
+
+@CAPTURES
+@pytest.mark.parametrize("has_run", [False, True])
+def test_buffers_that_are_not_stored_may_be_assigned(has_run: bool, capture: Any, tmp_path: pathlib.Path) -> None:
+    model = Spiking()
+    if has_run:  # a buffer has the size of the last batch then
+        with torch.no_grad():
+            model(torch.randn(*SHAPES[0][0]))
+    agrees_without_warnings(model, SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
+
+
+@CAPTURES
+def test_refuses_what_buffers_keep_for_the_next_call(capture: Any, tmp_path: pathlib.Path) -> None:
+    x = torch.randn(*SHAPES[0][0])
+    with pytest.raises(opbridge.UnsupportedError, match=r"the model keeps .*potential' from one call"):
+        opbridge.export(Spiking(resets=False), (x,), tmp_path / "model.onnx", capture=capture)
