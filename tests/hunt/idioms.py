@@ -14,6 +14,7 @@ import torch
 
 from hunt.decisions import DECISIONS
 from hunt.held import HELD
+from hunt.kept import KEPT
 from hunt.lists import LISTS
 from hunt.loops import LOOPS
 from hunt.padding import PADDING
@@ -549,6 +550,7 @@ FAMILIES: tuple[tuple[tuple[Idiom, ...], int], ...] = (
     (LISTS, 2),
     (PARTS, 2),
     (HELD, 2),
+    (KEPT, 2),
 )
 
 _WORDS = {

@@ -55,7 +55,7 @@ def _of_the_model(function: Any, seen: set[int]) -> Iterator[Any]:
     seen.add(id(function))
     if isinstance(function, functools.partial):
         function = function.func
-    if not isinstance(function, types.FunctionType) or is_own(function.__module__):
+    if not isinstance(function, types.FunctionType) or is_own(str(function.__module__)):
         yield function
         return
     for cell in function.__closure__ or ():
