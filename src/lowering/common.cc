@@ -96,15 +96,22 @@ Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optiona
   return g.op("And", g.op("Not", g.op("Equal", remainder, zero)), unequal);
 }
 
+// Division of the least integer by -1 traps in ONNX Runtime.
+bool is_integer_by_minus_one(ElementType type, std::optional<double> divisor) {
+  return is_integral(type) && !tensor::is_unsigned(type) && divisor == -1.0;
+}
+
 }  // namespace
 
 Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
+  if (is_integer_by_minus_one(a.element_type(), divisor)) return g.op("Sub", a, a);
   if (!is_floating_point(a.element_type())) return g.op("Mod", a, b);
   Value rest = g.op("Mod", a, b, attr("fmod", 1));
   return g.op("Where", signs_differ(g, rest, b, divisor), g.op("Add", rest, b), rest);
 }
 
 Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
+  if (is_integer_by_minus_one(a.element_type(), divisor)) return g.op("Neg", a);
   Value rest = g.op("Mod", a, b, attr("fmod", 1));
   // The number may have wrapped around when it became an integer of the tensor's type.
   const bool is_integral = !is_floating_point(a.element_type());

@@ -138,6 +138,12 @@ def test_division_in_the_corners():
     check({name: OF_TWO[name] for name in ("floor_divide", "remainder", "fmod", "div trunc")}, a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.uint8], ids=str)
+def test_division_of_the_least_integer_by_minus_one(dtype):
+    functions = {"floor_divide": lambda x: x // -1, "remainder": lambda x: x % -1}
+    check(functions, torch.tensor([torch.iinfo(dtype).min, 0, 5, torch.iinfo(dtype).max], dtype=dtype))
+
+
 @pytest.mark.parametrize("value", [3.14, 0.1])
 def test_products_that_overflow_in_pytorchs_order(value):
     largest = torch.finfo(torch.float64).max
