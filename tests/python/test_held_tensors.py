@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import warnings
 from typing import Any
 
 import pytest
 import torch
+from dynamic_check import agrees_without_warnings
 
 import opbridge
 from opbridge.runtime import run, session
@@ -124,3 +126,19 @@ def test_reading_what_was_written_is_warned_of_in_a_run_on_real_tensors(tmp_path
             capture="trace",
             mutations_as_outputs=True,
         )
+
+
+class Sizes(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("three", torch.tensor(3))
+        self.two = torch.tensor(2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = torch.zeros((x.shape[0], self.three)) + x
+        return zeros, x.new_ones(self.two, self.three) * x.sum(), x.repeat(1, self.two) + torch.ones(self.two * 3)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_sizes_that_a_model_holds_as_tensors(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(Sizes(), [[(4, 3)], [(1, 3)], [(2, 3)]], ({0: "n"},), capture, tmp_path)

@@ -205,6 +205,17 @@ def of_a_function(self: Any, x: torch.Tensor) -> Any:
     return torch.stack([double(x[:, t]) for t in range(x.shape[1])], 1) * double.count
 
 
+def lists_of_the_first_step(self: Any, x: torch.Tensor) -> Any:
+    state, named = None, None
+    for t in range(x.shape[1]):
+        if state is None:
+            state, named = [None, torch.zeros(x.shape[0], 6)], {"h": x[:, t]}
+        state[0] = x[:, t]
+        state[1] = self.cell(x[:, t], state[1])
+        named["h"] = named["h"] * 0.5 + state[1]
+    return state[0], state[1], named["h"]
+
+
 def in_inner_loops(self: Any, x: torch.Tensor) -> Any:
     self.h, self.count = torch.zeros(x.shape[0], 6), 0
     for t in range(x.shape[1]):
@@ -300,6 +311,7 @@ RIGHT = (
     of_a_class,
     of_a_global_variable,
     of_a_function,
+    lists_of_the_first_step,
     in_inner_loops,
 )
 BY_DATA = (
@@ -341,6 +353,15 @@ def texts(self: Any, x: torch.Tensor) -> Any:
     return h
 
 
+def list_of_the_first_step_by_another_name(self: Any, x: torch.Tensor) -> Any:
+    state, other = None, None
+    for t in range(x.shape[1]):
+        if state is None:
+            state = other = [torch.zeros(x.shape[0], 6)]
+        state[0] = state[0] + x[:, t]
+    return state[0], other[0]
+
+
 def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
     self.rows = []
     for t in range(x.shape[1]):
@@ -350,7 +371,9 @@ def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
 
 @CAPTURES
 @pytest.mark.parametrize(
-    "run", [through_a_view_that_is_kept, texts, in_a_list_that_grows], ids=lambda run: run.__name__
+    "run",
+    [through_a_view_that_is_kept, texts, list_of_the_first_step_by_another_name, in_a_list_that_grows],
+    ids=lambda run: run.__name__,
 )
 def test_refuses_what_a_loop_cannot_carry(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, "outside of the loop", capture, tmp_path)

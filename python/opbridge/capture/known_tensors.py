@@ -18,6 +18,7 @@ from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
 from opbridge.capture.loops import end_at_branch
 from opbridge.capture.patching import patch
 from opbridge.capture.state.attributes import Attributes
+from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
 from opbridge.torch_compat.fake_tensors import fake_of, give_value
@@ -32,7 +33,8 @@ def retry_with_tensors(model: torch.nn.Module, capture: Callable[[], T]) -> T:
     try:
         return capture()
     except UnsupportedError as error:
-        if error.__cause__ is None or not is_branch_on_data(error.__cause__):
+        on_data = error.__cause__ is not None and is_branch_on_data(error.__cause__)
+        if not on_data and not isinstance(error, NeedsNumberOfData):
             raise
         refusal = error
     if next(tensors_to_know(model), None) is not None:

@@ -14,9 +14,9 @@ from opbridge.capture.loops.iterables import Items
 from opbridge.capture.loops.kept import Keeps, Kept, keeps, state_of
 from opbridge.capture.loops.lists import note_copies
 from opbridge.capture.loops.repetitions import record_repetition
-from opbridge.capture.loops.runtime import Step, note_aliases, recording
+from opbridge.capture.loops.runtime import Step, note_aliases, recording, shares_lists
 from opbridge.capture.loops.scans import Loop
-from opbridge.capture.loops.variables import Reads
+from opbridge.capture.loops.variables import MUTABLE, Reads
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.state.kinds import is_iterator
@@ -112,7 +112,10 @@ class _Loops:
                     if not goes_on:
                         return tuple(values)
                     with note_aliases([values[i] for i in shared]):
-                        values = list(step(items.get(0), *values))
+                        after = list(step(items.get(0), *values))
+                    same = {i for i in range(len(after)) if values[i] is after[i]}
+                    new = (i for i in range(len(after)) if i not in same and _is_shared(after, i))
+                    values, shared = after, {*(same & shared), *new}
                 return attempt(may_vary, values)
             except (WritesOutside, Reads):
                 if self._recorder.in_body:
@@ -216,3 +219,10 @@ class _Loops:
             "torch.while_loop(…)",
             NeedsNumberOfData,
         )
+
+
+def _is_shared(values: list[Any], index: int) -> bool:
+    """Whether others than ``values``, what a step has returned, may hold a list of this variable."""
+    value = values[index]
+    # One reference each is that of ``values``, of the variable and of the call.
+    return (isinstance(value, MUTABLE) and sys.getrefcount(value) > 3) or shares_lists(value)

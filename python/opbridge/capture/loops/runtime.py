@@ -364,7 +364,7 @@ def _shared(values: Any, held: Held) -> set[int]:
         for i in range(len(values))
         if sys.getrefcount(values[i]) > (held[id(values[i])][0] + 1 if id(values[i]) in held else 3)
         or any(values[i] is each for each in _aliased.get())
-        or _shares_lists(values[i])
+        or shares_lists(values[i])
     }
 
 
@@ -388,7 +388,7 @@ def note_aliases(lists: Sequence[Any]) -> Iterator[None]:
         _aliased.reset(token)
 
 
-def _shares_lists(value: Any) -> bool:
+def shares_lists(value: Any) -> bool:
     """Whether others may hold a list in ``value`` too."""
     lists = [each for each in lists_in(value) if each is not value]
     # One reference each is that of what holds the list in ``value``, of ``lists``, of the variable and of the call.

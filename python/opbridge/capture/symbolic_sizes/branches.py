@@ -20,6 +20,7 @@ from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import (
     GUARDS,
+    NeedsNumberOfData,
     asked_by_capture,
     asked_by_cpp,
     asked_by_layer,
@@ -272,6 +273,7 @@ def judge_assumptions(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                     caught,
                     f"a size that depends on data ('{found}') broadcasts with '{other}'; torch assumes that they are "
                     "equal, which is wrong if the former is 1; reshape the tensor to the size that it has",
+                    NeedsNumberOfData,
                 )
             one, other = map(sizes.text_of, asked.args)
             warn_of_run(

@@ -164,7 +164,7 @@ class Recorder(WithBodies):
             scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
             outputs = self._builder.call(key, operator.names, arguments, named, results, scope, line)
         except UnsupportedError as error:
-            raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
+            raise type(error)(error.message, error.where or line_of_frame(sys._getframe(1))) from error
         if varies:
             for tensor in written_tensors(operator, args, kwargs):
                 if has_memory(tensor):
