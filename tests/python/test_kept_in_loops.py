@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pathlib
+import queue
+import types
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -196,6 +199,13 @@ def of_a_global_variable(self: Any, x: torch.Tensor) -> Any:
     return FOUND["h"]
 
 
+def of_a_namespace(self: Any, x: torch.Tensor) -> Any:
+    kept = types.SimpleNamespace(h=x[:, 0], steps=0)
+    for t in range(x.shape[1]):
+        kept.h, kept.steps = kept.h * 0.5 + x[:, t], kept.steps + 1
+    return kept.h * kept.steps
+
+
 def of_a_function(self: Any, x: torch.Tensor) -> Any:
     def double(y: torch.Tensor) -> torch.Tensor:
         double.count += 1
@@ -310,6 +320,7 @@ RIGHT = (
     of_an_item,
     of_a_class,
     of_a_global_variable,
+    of_a_namespace,
     of_a_function,
     lists_of_the_first_step,
     in_inner_loops,
@@ -362,6 +373,31 @@ def list_of_the_first_step_by_another_name(self: Any, x: torch.Tensor) -> Any:
     return state[0], other[0]
 
 
+def counted_in_an_array(self: Any, x: torch.Tensor) -> Any:
+    counts, h = np.zeros(1), x[:, 0]
+    for t in range(x.shape[1]):
+        counts[0] += 1
+        h = h + x[:, t]
+    return h * float(counts[0])
+
+
+def counted_in_bytes(self: Any, x: torch.Tensor) -> Any:
+    counts, h = bytearray(1), x[:, 0]
+    for t in range(x.shape[1]):
+        counts[0] += 1
+        h = h + x[:, t]
+    return h * counts[0]
+
+
+def put_into_a_queue(self: Any, x: torch.Tensor) -> Any:
+    waiting: queue.Queue[int] = queue.Queue()
+    h = x[:, 0]
+    for t in range(x.shape[1]):
+        waiting.put(1)
+        h = h + x[:, t]
+    return h * waiting.qsize()
+
+
 def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
     self.rows = []
     for t in range(x.shape[1]):
@@ -369,14 +405,31 @@ def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
     return torch.stack(self.rows, 1)
 
 
-@CAPTURES
-@pytest.mark.parametrize(
-    "run",
-    [through_a_view_that_is_kept, texts, list_of_the_first_step_by_another_name, in_a_list_that_grows],
-    ids=lambda run: run.__name__,
+REFUSED = (
+    through_a_view_that_is_kept,
+    texts,
+    list_of_the_first_step_by_another_name,
+    counted_in_an_array,
+    counted_in_bytes,
+    put_into_a_queue,
+    in_a_list_that_grows,
 )
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", REFUSED, ids=lambda run: run.__name__)
 def test_refuses_what_a_loop_cannot_carry(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, "outside of the loop", capture, tmp_path)
+
+
+def test_refuses_ways_that_change_an_array(tmp_path: pathlib.Path) -> None:
+    def counted(self: Any, x: torch.Tensor) -> Any:
+        counts = np.zeros(1)
+        if x.sum() > 0:
+            counts[0] += 1
+        return x * float(counts[0])
+
+    refuses(counted, "change something besides variables", "export", tmp_path)
 
 
 def same_as_before(self: Any, x: torch.Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import copy
@@ -11,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -597,3 +599,28 @@ def test_an_expanded_tensor_of_the_model(capture: Any, dynamic: Any, tmp_path: p
     opbridge.export(model, (torch.rand(4, 2),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
     opbridge.verify(tmp_path / "m.onnx", model, (torch.rand(4, 2),))
     assert all(map(torch.equal, before, (model.grid, *model.grids)))
+
+
+class Arrays(nn.Module):
+    def __init__(self, resets: bool) -> None:
+        super().__init__()
+        self.resets = resets
+        self.calls, self.parts, self.seen = np.zeros(2), array.array("d", [0.0]), bytearray(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.resets:
+            self.calls[:] = 0
+        self.calls[0] += 1
+        self.parts[0] = self.calls[0]
+        self.seen[0] = int(self.calls[0])
+        return x * float(self.calls[0])
+
+
+@CAPTURES
+@SIZES
+def test_arrays_are_put_back(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    model, x = Arrays(resets=True), torch.randn(3, 4)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic, verify=True)
+    assert (model.calls.tolist(), model.parts.tolist(), model.seen) == ([0, 0], [0], bytearray(1))
+    with pytest.raises(opbridge.UnsupportedError, match="'calls' from one call"):
+        opbridge.export(Arrays(resets=False), (x,), tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -44,6 +45,10 @@ def keeps(state: Attributes, recorder: Recorder) -> bool:
     return state.only_assign(lambda each: is_fake(each) and not recorder.knows(each))
 
 
+def _object(place: Place) -> int:
+    return id(place.before)
+
+
 def _has_tensors(value: Any) -> bool:
     return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
 
@@ -77,15 +82,14 @@ class Kept:
     def check(self, state: Attributes, error: BaseException) -> None:
         """Raises Keeps, of more places, if a body that ended with ``error`` has changed what these hold since
         ``state``, which is undone, or writes to a tensor in them."""
-        known = {place.identity for places in self._places for place in places}
-        assigned = state.assigned()
-        for place in assigned:
+        found = [[place] for place in state.assigned()]
+        for (place,) in found:
             place.set(place.before)
-        found = {id(place): [place] for place in assigned}
         if isinstance(error, WritesOutside):
-            for place in state.holding(lambda value: is_in_memory_of(value, [error.tensor])):
-                found.setdefault(id(place.before), []).append(place)
-        new = [places for places in found.values() if known.isdisjoint(place.identity for place in places)]
+            written = state.holding(lambda value: is_in_memory_of(value, [error.tensor]))
+            found += [list(same) for _, same in itertools.groupby(sorted(written, key=_object), key=_object)]
+        known = {place.identity for places in self._places for place in places}
+        new = [places for places in found if known.isdisjoint(place.identity for place in places)]
         if new:
             raise Keeps(Kept([*self._places, *new])) from error
 

@@ -25,7 +25,9 @@ from opbridge.capture.state.functions import (
     holders_of_function,
 )
 from opbridge.capture.state.holders import (
+    ARRAYS,
     MISSING,
+    ArrayHolder,
     BuffersHolder,
     ChangingHolder,
     ContextVarHolder,
@@ -267,6 +269,8 @@ def _holders_of(value: Any, seen: set[int], reached: Reached) -> Iterator[Holder
         yield NamedHolder(vars(value))  # of this thread
     elif isinstance(value, contextvars.ContextVar):
         yield ContextVarHolder(value)
+    elif isinstance(value, ARRAYS):
+        yield ArrayHolder(value)
     elif is_generator(value):
         yield GeneratorHolder(value)
     elif isinstance(value, Replayed):

@@ -8,10 +8,13 @@ import functools
 import os
 import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import torch
+
 from opbridge.capture.state.holders import (
+    ARRAYS,
     DATA,
     MISSING,
     ChangingHolder,
@@ -28,6 +31,7 @@ CachedFunction = type(functools.lru_cache(len))
 _ENTRIES = frozenset(
     {"forward", "__call__", "__getattr__", "__getitem__", "__len__", "__iter__", "__enter__", "__exit__"}
 )
+_WITH_STATE = frozenset({"types", "queue"})  # modules of Python with classes whose objects keep state
 _GLOBAL = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
 
 
@@ -127,6 +131,9 @@ class CacheHolder(StateHolder):
     def changes(self) -> list[str]:
         return []
 
+    def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
+        return True
+
     def put_back(self) -> None:
         self.owner.cache_clear()
         self._state = 0
@@ -171,9 +178,10 @@ def _keeps_state(value: Any, here: str) -> bool:
         return False
     if isinstance(value, (types.FunctionType, CachedFunction)):
         return is_near(str(value.__module__), here)
-    if isinstance(value, (*DATA, types.MethodType, functools.partial, threading.local)):
+    if isinstance(value, (*DATA, *ARRAYS, types.MethodType, functools.partial, threading.local)):
         return True
-    return keeps_state(value) or is_near(type(value).__module__, here)
+    kind = type(value).__module__
+    return keeps_state(value) or kind in _WITH_STATE or is_near(kind, here)
 
 
 def _functions_in(value: Any) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import pickle
+import zlib
 from collections.abc import Callable, Collection
 from operator import is_
 from typing import Any
@@ -32,7 +34,9 @@ DATA = (
     torch.SymFloat,
     torch.SymBool,
 )
+ARRAYS = (numpy.ndarray, array.array, bytearray)
 MISSING = object()
+_MOST_BYTES = 1 << 20  # of an array whose elements are kept
 
 
 class Holder:
@@ -176,6 +180,9 @@ class StateHolder(Holder):
 
     def changes(self) -> list[str]:
         return [self.path] if self.differing() else []
+
+    def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
+        return not self.differing()
 
     def _read(self) -> Any:
         """The state as it is now."""
@@ -333,6 +340,29 @@ class GeneratorHolder(StateHolder):
     def _read(self) -> bytes:
         is_new = isinstance(self.owner, numpy.random.Generator)
         return pickle.dumps(self.owner.bit_generator.state if is_new else self.owner.__getstate__())
+
+
+class ArrayHolder(StateHolder):
+    """The elements of an array of numbers, of NumPy or of Python. Those of a large one are not put back."""
+
+    __slots__ = ()
+
+    def put_back(self) -> None:
+        if not isinstance(self._state, bytes):
+            return
+        if isinstance(self.owner, numpy.ndarray):
+            self.owner[...] = numpy.frombuffer(self._state, self.owner.dtype).reshape(self.owner.shape)
+        elif isinstance(self.owner, bytearray):
+            self.owner[:] = self._state
+        else:
+            del self.owner[:]
+            self.owner.frombytes(self._state)
+
+    def _read(self) -> bytes | int:
+        if isinstance(self.owner, numpy.ndarray) and self.owner.dtype.hasobject:
+            return 0
+        content = bytes(self.owner) if isinstance(self.owner, bytearray) else self.owner.tobytes()
+        return content if len(content) <= _MOST_BYTES else zlib.crc32(content)
 
 
 class ContextVarHolder(ChangingHolder):
