@@ -422,14 +422,30 @@ def test_refuses_what_a_loop_cannot_carry(run: Any, capture: Any, tmp_path: path
     refuses(run, "outside of the loop", capture, tmp_path)
 
 
-def test_refuses_ways_that_change_an_array(tmp_path: pathlib.Path) -> None:
-    def counted(self: Any, x: torch.Tensor) -> Any:
-        counts = np.zeros(1)
-        if x.sum() > 0:
-            counts[0] += 1
-        return x * float(counts[0])
+def an_array(self: Any, x: torch.Tensor) -> Any:
+    counts = np.zeros(1)
+    if x.sum() > 0:
+        counts[0] += 1
+    return x * float(counts[0])
 
-    refuses(counted, "change something besides variables", "export", tmp_path)
+
+def a_key(self: Any, x: torch.Tensor) -> Any:
+    self.named = {"a": x}
+    if x.sum() > 0:
+        self.named["b"] = x * 2
+    return self.named["a"] + 1 if "b" in self.named else x
+
+
+def an_attribute(self: Any, x: torch.Tensor) -> Any:
+    data = Data(x)
+    if x.sum() > 0:
+        data.other = x * 2
+    return data.other if hasattr(data, "other") else x
+
+
+@pytest.mark.parametrize("run", [an_array, a_key, an_attribute], ids=lambda run: run.__name__)
+def test_refuses_what_one_way_alone_has(run: Any, tmp_path: pathlib.Path) -> None:
+    refuses(run, "change something besides variables", "export", tmp_path)
 
 
 def same_as_before(self: Any, x: torch.Tensor) -> Any:

@@ -13,9 +13,7 @@ import torch
 
 from opbridge.capture.loops.variables import MUTABLE, is_in_memory_of
 from opbridge.capture.state.attributes import Attributes, Place
-from opbridge.capture.state.holders import MISSING
 from opbridge.capture.state.ownership import is_own
-from opbridge.capture.torchscript.branches import UNINITIALIZED
 from opbridge.capture.traced.bodies import NotRecorded, WritesOutside
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.torch_compat import is_fake, pytree
@@ -70,8 +68,9 @@ def _of_the_model(function: Any, seen: set[int]) -> Iterator[Any]:
 
 
 class Kept:
-    """The values of ``places``, of which those in one list hold one object. A function with these variables besides its
-    own finds their values in the places, which have those before again when it returns."""
+    """The values of ``places``, of which those in one list hold one object. One may be MISSING: a model can ask whether
+    a dict has a key. A function with these variables besides its own finds their values in the places, which have those
+    before again when it returns."""
 
     def __init__(self, places: Iterable[list[Place]] = ()) -> None:
         self._places = list(places)
@@ -104,7 +103,7 @@ class Kept:
             value = first.get()
             if any(place.get() is not value for place in others):
                 raise NotRecorded
-            values.append(UNINITIALIZED if value is MISSING else value)
+            values.append(value)
         return values
 
     def put(self, variables: Sequence[Any]) -> tuple[Any, ...]:
@@ -112,7 +111,7 @@ class Kept:
         own, values = self._split(variables)
         for places, value in zip(self._places, values, strict=True):
             for place in places:
-                place.set(MISSING if value is UNINITIALIZED else value)
+                place.set(value)
         return tuple(own)
 
     def step(self, function: Function) -> Function:

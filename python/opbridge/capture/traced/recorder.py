@@ -35,6 +35,7 @@ from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
 from opbridge.capture.state.real_tensors import is_written_in_run
+from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.size_checks import is_check
 from opbridge.capture.symbolic_sizes.squeeze import check_squeeze, is_squeeze
@@ -164,7 +165,8 @@ class Recorder(WithBodies):
             scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
             outputs = self._builder.call(key, operator.names, arguments, named, results, scope, line)
         except UnsupportedError as error:
-            raise type(error)(error.message, error.where or line_of_frame(sys._getframe(1))) from error
+            kind = NeedsNumberOfData if isinstance(error, NeedsNumberOfData) else UnsupportedError
+            raise kind(error.message, error.where or line_of_frame(sys._getframe(1))) from error
         if varies:
             for tensor in written_tensors(operator, args, kwargs):
                 if has_memory(tensor):
