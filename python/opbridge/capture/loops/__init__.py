@@ -140,8 +140,7 @@ def retry_with_loops(model: torch.nn.Module, capture: Callable[[], T]) -> T:
             if not new:
                 raise
             comparing = untried(functions_with_code(compares_variables) - again, branching)
-            branching |= comparing
-            new |= _with_calls(comparing, branching)
+            new |= _with_calls(comparing, branching, identities=True)
             tried |= {(each.__code__, each in branching) for each in again | comparing}
         finally:
             if not new:
@@ -166,13 +165,17 @@ def _functions_with(
     return functions_with(defined) | {new[code] for code in codes & new.keys()}
 
 
-def _with_calls(functions: Iterable[FunctionType], branching: Collection[FunctionType]) -> dict[FunctionType, CodeType]:
-    """Those of the functions that have loops, or branches if they are ``branching``, with the code that they have with
-    these as calls."""
+def _with_calls(
+    functions: Iterable[FunctionType], branching: Collection[FunctionType], identities: bool = False
+) -> dict[FunctionType, CodeType]:
+    """Those of the functions that have loops, branches if they are ``branching``, or comparisons by ``is`` if these are
+    asked for, with the code that they have with these as calls."""
     from opbridge.capture.loops.runtime import RUNTIME
     from opbridge.capture.loops.syntax import code_with_calls
 
-    codes = ((function, code_with_calls(function, RUNTIME, function in branching)) for function in functions)
+    codes = (
+        (function, code_with_calls(function, RUNTIME, function in branching, identities)) for function in functions
+    )
     return {function: code for function, code in codes if code is not None}
 
 

@@ -64,9 +64,11 @@ _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _EXTREMA | _BOOL
 _READING = frozenset(function.__name__ for function in READING)
 
 
-def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) -> types.CodeType | None:
+def code_with_calls(
+    function: types.FunctionType, runtime: Any, branches: bool, identities: bool
+) -> types.CodeType | None:
     """The code of the function with its loops, and all its branches if ``branches``, as calls of ``runtime``; None if
-    it has none that can be one."""
+    it has none that can be one. What it compares by ``is`` becomes calls too; if ``identities``, also without any."""
     original = function.__code__
     found = definition_of(original)
     if found is None or any(map(_is_private, ast.walk(found))) or not source_of(original).defines(original):
@@ -74,7 +76,7 @@ def code_with_calls(function: types.FunctionType, runtime: Any, branches: bool) 
     if _changes_names_outside(found):
         return None
     builtins = (_BUILTINS | SEARCHES) - function.__globals__.keys() - set(original.co_freevars)
-    rewriting = _Rewriting(copy.deepcopy(found), builtins, branches)
+    rewriting = _Rewriting(copy.deepcopy(found), builtins, branches, identities)
     code = compiled(rewriting.function(), original)
     if not rewriting.has_calls or code.co_freevars != original.co_freevars:
         return None
@@ -96,23 +98,23 @@ def _is_private(node: ast.AST) -> bool:
 class _Rewriting(ast.NodeTransformer):
     has_calls = False
 
-    def __init__(self, function: ast.FunctionDef, builtins: frozenset[str], branches: bool) -> None:
+    def __init__(self, function: ast.FunctionDef, builtins: frozenset[str], branches: bool, identities: bool) -> None:
         """Changes the function in place."""
         self._function = function
         given = [each.arg for each in parameters_of(function)]
         own = builtins - {*given, *stored_in(function.body)}
         for inner in [each for each in walk(function.body) if isinstance(each, ast.FunctionDef)]:
             if not needs_its_frame(inner.body) and not _changes_names_outside(inner):
-                rewriting = _Rewriting(inner, own, branches)
+                rewriting = _Rewriting(inner, own, branches, identities)
                 rewriting.function()
                 self.has_calls |= rewriting.has_calls
         if given and given[0] not in stored_in(function.body):
             with_class = _WithClassOfSuper(given[0])
             self._function.body = [with_class.visit(each) for each in self._function.body]
-        identities = WithIdentities()
-        self._function.body = [identities.visit(each) for each in self._function.body]
+        compared = WithIdentities()
+        self._function.body = [compared.visit(each) for each in self._function.body]
+        self.has_calls |= identities and compared.has_calls
         if branches:
-            self.has_calls |= identities.has_calls
             searched = with_searches(with_branches(self._function.body), SEARCHES & own if "bool" in own else ())
             bools = WithBools()
             self._function.body = [bools.visit(each) for each in with_one_return(with_assignments(searched))]
