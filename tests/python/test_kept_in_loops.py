@@ -226,6 +226,33 @@ def lists_of_the_first_step(self: Any, x: torch.Tensor) -> Any:
     return state[0], state[1], named["h"]
 
 
+class Rows:
+    def __init__(self) -> None:
+        self.rows: list[torch.Tensor] = []
+        self.append: Any = None
+
+    def add(self, row: torch.Tensor) -> None:
+        self.rows.append(row)
+
+
+def lists_that_grow(self: Any, x: torch.Tensor) -> Any:
+    self.rows, self.named, kept = [], {"rows": [x[:, 0]]}, Rows()
+    for t in range(x.shape[1]):
+        self.rows.append(x[:, t] * 2)
+        self.named["rows"].append(self.named["rows"][-1] * 0.5 + x[:, t])
+        kept.add(self.rows[-1] + len(self.rows))
+    self.rows.insert(0, x[:, 0] * 3)
+    return torch.stack(self.rows), torch.stack(self.named["rows"]), torch.stack(kept.rows), len(kept.rows) * x
+
+
+def lists_that_grow_in_some_steps(self: Any, x: torch.Tensor) -> Any:
+    kept = Rows()
+    for t in range(x.shape[1]):
+        if t % 2 == 0:
+            kept.add(x[:, t] * 2)
+    return torch.stack(kept.rows)
+
+
 def in_inner_loops(self: Any, x: torch.Tensor) -> Any:
     self.h, self.count = torch.zeros(x.shape[0], 6), 0
     for t in range(x.shape[1]):
@@ -323,6 +350,8 @@ RIGHT = (
     of_a_namespace,
     of_a_function,
     lists_of_the_first_step,
+    lists_that_grow,
+    lists_that_grow_in_some_steps,
     in_inner_loops,
 )
 BY_DATA = (
@@ -398,11 +427,28 @@ def put_into_a_queue(self: Any, x: torch.Tensor) -> Any:
     return h * waiting.qsize()
 
 
-def in_a_list_that_grows(self: Any, x: torch.Tensor) -> Any:
-    self.rows = []
+def list_that_a_variable_holds(self: Any, x: torch.Tensor) -> Any:
+    kept = Rows()
+    rows = kept.rows
     for t in range(x.shape[1]):
-        self.rows.append(x[:, t] * 2)
-    return torch.stack(self.rows, 1)
+        kept.add(x[:, t] * 2)
+    return torch.stack(rows, 1)
+
+
+def list_that_another_object_holds(self: Any, x: torch.Tensor) -> Any:
+    kept, other = Rows(), Rows()
+    other.rows = kept.rows
+    for t in range(x.shape[1]):
+        kept.add(x[:, t] * 2)
+    return torch.stack(other.rows, 1)
+
+
+def appends_by_a_bound_method(self: Any, x: torch.Tensor) -> Any:
+    kept = Rows()
+    kept.append = kept.rows.append
+    for t in range(x.shape[1]):
+        kept.append(x[:, t] * 2)
+    return torch.stack(kept.rows, 1)
 
 
 REFUSED = (
@@ -412,7 +458,9 @@ REFUSED = (
     counted_in_an_array,
     counted_in_bytes,
     put_into_a_queue,
-    in_a_list_that_grows,
+    list_that_a_variable_holds,
+    list_that_another_object_holds,
+    appends_by_a_bound_method,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -43,6 +44,13 @@ def keeps(state: Attributes, recorder: Recorder) -> bool:
     return state.only_assign(lambda each: is_fake(each) and not recorder.knows(each))
 
 
+def _is_own(place: Place, *records: Attributes) -> bool:
+    """Whether nothing but the place, and the records, refers to the list in it."""
+    value = place.get()
+    # One reference each is that of the place, of the variable and of the call.
+    return sys.getrefcount(value) == 3 + sum(record.references(value) for record in records)
+
+
 def _object(place: Place) -> int:
     return id(place.before)
 
@@ -72,30 +80,39 @@ class Kept:
     a dict has a key. A function with these variables besides its own finds their values in the places, which have those
     before again when it returns."""
 
-    def __init__(self, places: Iterable[list[Place]] = ()) -> None:
+    def __init__(self, places: Iterable[list[Place]] = (), own: Iterable[Place] = ()) -> None:
+        """``own`` are those of lists that nothing else holds."""
         self._places = list(places)
+        self._own = frozenset(own)
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def check(self, state: Attributes, error: BaseException) -> None:
+    def check(self, state: Attributes, model: Attributes, error: BaseException) -> None:
         """Raises Keeps, of more places, if a body that ended with ``error`` has changed what these hold since
-        ``state``, which is undone, or writes to a tensor in them."""
+        ``state``, which is undone, or writes to a tensor in them. ``model`` also refers to what the model holds."""
         found = [[place] for place in state.assigned()]
         for (place,) in found:
             place.set(place.before)
+        grown = state.grown()
+        for place, items in grown:
+            place.get()[:] = items
+        found += [[place] for place, _ in grown]
         if isinstance(error, WritesOutside):
             written = state.holding(lambda value: is_in_memory_of(value, [error.tensor]))
             found += [list(same) for _, same in itertools.groupby(sorted(written, key=_object), key=_object)]
         known = {place.identity for places in self._places for place in places}
         new = [places for places in found if known.isdisjoint(place.identity for place in places)]
         if new:
-            raise Keeps(Kept([*self._places, *new])) from error
+            own = (place for place, _ in grown if _is_own(place, state, model))
+            raise Keeps(Kept([*self._places, *new], [*self._own, *own])) from error
 
     def variables(self, values: Sequence[Any], shared: Iterable[int]) -> tuple[list[Any], set[int]]:
         """The variables, those kept behind the others, and which of them are lists that others may hold."""
         every = [*values, *self.values()]
-        return every, {*shared, *(i for i in range(len(values), len(every)) if isinstance(every[i], MUTABLE))}
+        kept = zip(range(len(values), len(every)), self._places, strict=True)
+        others = (i for i, (place, *_) in kept if isinstance(every[i], MUTABLE) and place not in self._own)
+        return every, {*shared, *others}
 
     def values(self) -> list[Any]:
         values = []

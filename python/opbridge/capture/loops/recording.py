@@ -76,7 +76,7 @@ class _Loops:
         what is around it does that."""
         if not self._recorder.in_body:
             self._caught.forget(error)
-            self._kept.check(state, error)
+            self._kept.check(state, self._attributes, error)
 
     def _run(self, items: Items, step: Step, values: list[Any], shared: set[int]) -> tuple[Any, ...]:
         """If a variable has a value of another type or shape after the first step, such as one that is None before or

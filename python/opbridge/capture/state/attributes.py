@@ -173,6 +173,20 @@ class Attributes:
         with DisableTorchFunction():
             return [Place(holder, key) for holder in self._changing() for key in holder.assigned()]
 
+    def grown(self) -> list[tuple[Place, list[Any]]]:
+        """Where lists are to which items have been added, and their items before."""
+        with DisableTorchFunction():
+            return [
+                (Place(holder.parent, key), items)
+                for holder in self._holders
+                if isinstance(holder.parent, ChangingHolder)
+                for key, items in holder.grown()
+            ]
+
+    def references(self, value: Any) -> int:
+        """How many references to the value this record has."""
+        return sum(each is value for holder in self._holders for each in holder.kept())
+
     def holding(self, is_meant: Callable[[Any], bool]) -> list[Place]:
         """Where values of which ``is_meant`` is true were."""
         with DisableTorchFunction():

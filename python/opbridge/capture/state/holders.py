@@ -81,6 +81,14 @@ class Holder:
             for key in differing
         )
 
+    def grown(self) -> list[tuple[Any, list[Any]]]:
+        """The keys by which the parent holds lists to which items have been added, and their items before."""
+        return []
+
+    def kept(self) -> list[Any]:
+        """What the holder refers to."""
+        return [self.owner, *self.before.values()]
+
     def put(self, key: Any, value: Any) -> bool:
         """Exchanges one of the values, which counts as no change. False if the container cannot."""
         return False
@@ -110,6 +118,12 @@ class EmptyHolder(Holder):
 
     def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
         return not self.differing()
+
+    def grown(self) -> list[tuple[Any, list[Any]]]:
+        return [(key, []) for key in self.differing() if type(self.owner[key]) is list]
+
+    def kept(self) -> list[Any]:
+        return [*self.owner.values(), *self.before.values()]
 
     def put_back(self) -> None:
         for container in self.owner.values():
@@ -289,6 +303,10 @@ class ListHolder(ChangingHolder):
 
     def assigned(self) -> list[Any]:
         return super().assigned() if len(self.owner) == len(self.before) else []
+
+    def grown(self) -> list[tuple[Any, list[Any]]]:
+        has_grown = type(self.owner) is list and len(self.owner) > len(self.before)
+        return [(self.key, list(self.before.values()))] if has_grown else []
 
     def put_back(self) -> None:
         self.owner.clear()
