@@ -32,6 +32,22 @@ _READS_OF_TENSORS = (
 _NUMBERS = ("{layer} = 0", "{layer} = {x}.size(0)", "{layer} = 1.5")
 _CHANGES_OF_NUMBERS = ("{layer} += 1", "{layer} *= 2", "{layer} += i", "{layer} = {layer} / 2 + 1", "{layer} -= {n}")
 _READS_OF_NUMBERS = ("{new} = {x} * {layer}", "{new} = {x} + (1 if {layer} > 2 else {layer})")
+_LISTS = ("{layer} = []", "{layer} = [{g}.mean()]")
+_CHANGES_OF_LISTS = (
+    "{layer}.append({g}.sum() * i)",
+    "{layer}.insert(0, {g}.mean() + i)",
+    "{layer}.append({layer}[-1] * 0.5 + i if {layer} else {g}.mean())",
+    "{layer} += [{g}.mean(), {g}.sum()]",
+    "rows = {layer}\n    rows.append({g}.sum() + len(rows))",
+    "if i % 2 == 0:\n        {layer}.append({g}.max())",
+    "{layer}.append({g}.mean())\n    {layer} = [*{layer}]",
+)
+_READS_OF_LISTS = (
+    "{new} = torch.stack([{g}.min(), *{layer}])",
+    "{layer}.append({g}.min())\n{new} = torch.stack({layer})",
+    "{new} = {x} * len({layer})",
+    "{new} = {x}.sum() + sum({layer})",
+)
 
 
 def _blocks(begins: tuple[str, ...], changes: tuple[str, ...], reads: tuple[str, ...]) -> list[str]:
@@ -42,5 +58,6 @@ def _blocks(begins: tuple[str, ...], changes: tuple[str, ...], reads: tuple[str,
 KEPT = (
     *(("0.0", text) for text in _blocks(_TENSORS, _CHANGES_OF_TENSORS, _READS_OF_TENSORS)),
     *(("0.0", text) for text in _blocks(_NUMBERS, _CHANGES_OF_NUMBERS, _READS_OF_NUMBERS)),
+    *(("0.0", text) for text in _blocks(_LISTS, _CHANGES_OF_LISTS, _READS_OF_LISTS)),
     *(("torch.zeros(2)", text) for text in _blocks(("",), _CHANGES_OF_TENSORS, _READS_OF_TENSORS)),
 )

@@ -545,6 +545,17 @@ def test_refuses_to_tell_which_tensor_data_choose(tmp_path: pathlib.Path) -> Non
     refuses(chosen, "whether two variables hold one tensor", "export", tmp_path)
 
 
+def test_refuses_a_list_that_is_named_before_a_branch(tmp_path: pathlib.Path) -> None:
+    def named(self: Any, x: torch.Tensor) -> Any:
+        self.rows, i = [x.mean()], 0
+        while x.mean() * i < 2 and i < 4:
+            i += 1
+            self.rows.append(self.rows[-1] * 0.5 + i if self.rows else x.mean())
+        return x * len(self.rows)
+
+    refuses(named, "change something besides variables", "export", tmp_path)
+
+
 def test_a_while_loop_without_steps_returns_what_it_begins_with(tmp_path: pathlib.Path) -> None:
     def written_afterwards(self: Any, x: torch.Tensor) -> Any:
         before = x * 2

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.loops.lists import UnreadList
 from opbridge.capture.loops.variables import MUTABLE, is_in_memory_of
 from opbridge.capture.state.attributes import Attributes, Place
 from opbridge.capture.state.ownership import is_own
@@ -130,6 +131,13 @@ class Kept:
             for place in places:
                 place.set(value)
         return tuple(own)
+
+    def check_lists(self, variables: Sequence[Any]) -> None:
+        """Raises NotRecorded if another list takes the place of one that grows: the code may have named the former, as
+        ``self.rows.append(…)`` has before its argument is computed."""
+        for (place, *_), value in zip(self._places, self._split(variables)[1], strict=True):
+            if isinstance(place.get(), UnreadList) and place.get() is not value:
+                raise NotRecorded
 
     def step(self, function: Function) -> Function:
         """``function``, which takes and returns the variables, with those kept besides."""

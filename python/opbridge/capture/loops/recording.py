@@ -65,7 +65,10 @@ class _Loops:
         try:
             while True:
                 try:
-                    return self._kept.put(record(self._kept))
+                    after = record(self._kept)
+                    if self._recorder.in_body:
+                        self._kept.check_lists(after)
+                    return self._kept.put(after)
                 except Keeps as found:
                     self._kept = found.kept
         finally:
