@@ -283,6 +283,14 @@ def in_ways(self: Any, x: torch.Tensor) -> Any:
     return self.h * self.count, data.h + data.steps
 
 
+def list_that_is_named_before_a_branch(self: Any, x: torch.Tensor) -> Any:
+    self.rows, i = [x.mean()], 0
+    while x.mean() * i < 2 and i < 4:
+        i += 1
+        self.rows.append(self.rows[-1] * 0.5 + i if self.rows else x.mean())
+    return x * len(self.rows), torch.stack(self.rows)
+
+
 def in_both_ways(self: Any, x: torch.Tensor) -> Any:
     if x.sum() > 0:
         self.kept = x * 2
@@ -357,6 +365,7 @@ RIGHT = (
 BY_DATA = (
     in_branches_of_steps,
     in_ways,
+    list_that_is_named_before_a_branch,
     in_both_ways,
     of_a_closure,
     while_data_say,
@@ -543,17 +552,6 @@ def test_refuses_to_tell_which_tensor_data_choose(tmp_path: pathlib.Path) -> Non
         return y + 1 if y is x else y - 1
 
     refuses(chosen, "whether two variables hold one tensor", "export", tmp_path)
-
-
-def test_refuses_a_list_that_is_named_before_a_branch(tmp_path: pathlib.Path) -> None:
-    def named(self: Any, x: torch.Tensor) -> Any:
-        self.rows, i = [x.mean()], 0
-        while x.mean() * i < 2 and i < 4:
-            i += 1
-            self.rows.append(self.rows[-1] * 0.5 + i if self.rows else x.mean())
-        return x * len(self.rows)
-
-    refuses(named, "change something besides variables", "export", tmp_path)
 
 
 def test_a_while_loop_without_steps_returns_what_it_begins_with(tmp_path: pathlib.Path) -> None:

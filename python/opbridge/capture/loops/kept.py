@@ -52,6 +52,15 @@ def _is_own(place: Place, *records: Attributes) -> bool:
     return sys.getrefcount(value) == 3 + sum(record.references(value) for record in records)
 
 
+def _in_place(before: Any, value: Any) -> Any:
+    if not isinstance(before, UnreadList) or before is value:
+        return value
+    if type(before) is not type(value):
+        raise NotRecorded
+    vars(before).update(vars(value))
+    return before
+
+
 def _object(place: Place) -> int:
     return id(place.before)
 
@@ -132,12 +141,11 @@ class Kept:
                 place.set(value)
         return tuple(own)
 
-    def check_lists(self, variables: Sequence[Any]) -> None:
-        """Raises NotRecorded if another list takes the place of one that grows: the code may have named the former, as
-        ``self.rows.append(…)`` has before its argument is computed."""
-        for (place, *_), value in zip(self._places, self._split(variables)[1], strict=True):
-            if isinstance(place.get(), UnreadList) and place.get() is not value:
-                raise NotRecorded
+    def with_same_lists(self, variables: Sequence[Any]) -> tuple[Any, ...]:
+        """The variables, in which lists that grow are what they were before, changed in place: the code may have named
+        one, as ``self.rows.append(…)`` has before its argument is computed."""
+        own, values = self._split(variables)
+        return *own, *(_in_place(place.get(), value) for (place, *_), value in zip(self._places, values, strict=True))
 
     def step(self, function: Function) -> Function:
         """``function``, which takes and returns the variables, with those kept besides."""

@@ -66,9 +66,7 @@ class _Loops:
             while True:
                 try:
                     after = record(self._kept)
-                    if self._recorder.in_body:
-                        self._kept.check_lists(after)
-                    return self._kept.put(after)
+                    return self._kept.put(self._kept.with_same_lists(after) if self._recorder.in_body else after)
                 except Keeps as found:
                     self._kept = found.kept
         finally:
