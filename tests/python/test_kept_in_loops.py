@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import pathlib
 import queue
@@ -10,15 +9,10 @@ import types
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from dynamic_check import CAPTURES, agrees_without_warnings
 from loops_check import DYNAMIC, SHAPES, Model, refuses
-from torch import nn
-
-import opbridge
-from opbridge.runtime import run, session
 
 FOUND: dict[str, Any] = {}
 
@@ -503,153 +497,3 @@ def an_attribute(self: Any, x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("run", [an_array, a_key, an_attribute], ids=lambda run: run.__name__)
 def test_refuses_what_one_way_alone_has(run: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, "change something besides variables", "export", tmp_path)
-
-
-def same_as_before(self: Any, x: torch.Tensor) -> Any:
-    first = h = torch.zeros(x.shape[0], 6)
-    for t in range(x.shape[1]):
-        if h is first:
-            h = h + 1
-        h = h + x[:, t]
-    return h
-
-
-def same_after_steps(self: Any, x: torch.Tensor) -> Any:
-    h = x[:, 0]
-    first = h
-    for t in range(1, x.shape[1]):
-        h = h + x[:, t]
-    return h * 2 if h is first else h
-
-
-def same_in_a_method(self: Any, x: torch.Tensor) -> Any:
-    kept, outputs = Compared(x[:, 0]), []
-    for t in range(x.shape[1]):
-        outputs.append(kept.update(x[:, t]))
-    return torch.stack(outputs, 1)
-
-
-class Compared:
-    def __init__(self, h: torch.Tensor) -> None:
-        self.h = self.first = h
-
-    def update(self, x: torch.Tensor) -> torch.Tensor:
-        self.h = x if self.h is self.first else self.h + x
-        return self.h
-
-
-@CAPTURES
-@pytest.mark.parametrize("run", [same_as_before, same_after_steps, same_in_a_method], ids=lambda run: run.__name__)
-def test_refuses_to_tell_which_tensor_a_variable_holds(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
-    refuses(run, "whether two variables hold one tensor", capture, tmp_path)
-
-
-def test_refuses_to_tell_which_tensor_data_choose(tmp_path: pathlib.Path) -> None:
-    def chosen(self: Any, x: torch.Tensor) -> Any:
-        y = x
-        if x.sum() > 0:
-            y = x * 2
-        return y + 1 if y is x else y - 1
-
-    refuses(chosen, "whether two variables hold one tensor", "export", tmp_path)
-
-
-def test_a_while_loop_without_steps_returns_what_it_begins_with(tmp_path: pathlib.Path) -> None:
-    def written_afterwards(self: Any, x: torch.Tensor) -> Any:
-        before = x * 2
-        h = before
-        while h.abs().sum() < 5:
-            h = h * 2
-        h.add_(1)
-        return h, before
-
-    refuses(written_afterwards, "may be the same memory", "export", tmp_path)
-
-
-class Buffers(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(6))
-        self.register_buffer("rows", torch.zeros(3, 6))
-        self.register_buffer("count", torch.tensor(0))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for t in range(x.shape[0]):
-            self.count += 1
-            self.mean = self.mean + (x[t] - self.mean) / self.count
-            self.rows[self.count % 3] = x[t]
-        if x.sum() > 0:
-            self.mean = self.mean * 0.5
-        return x - self.mean + self.rows.sum(0)
-
-
-def test_steps_and_ways_change_buffers(tmp_path: pathlib.Path) -> None:
-    path, model = tmp_path / "model.onnx", Buffers()
-    opbridge.export(
-        copy.deepcopy(model),
-        (torch.randn(4, 6),),
-        path,
-        dynamic_shapes=({0: "steps"},),
-        mutations_as_outputs=True,
-    )
-    names = [each.name for each in onnx.load(path).graph.output]
-    for count in (4, 1, 2, 7):
-        torch.manual_seed(count)
-        x, eager = torch.randn(count, 6), copy.deepcopy(model)
-        want = {names[0]: eager(x)}
-        want |= {"mean_out": eager.mean, "rows_out": eager.rows, "count_out": eager.count}
-        got = dict(zip(names, run(session(path), {"x": x}), strict=True))
-        torch.testing.assert_close(got, want)
-
-
-class Neuron(nn.Module):
-    """Keeps its membrane potential in a buffer without a size at first, as libraries of spiking networks do."""
-
-    def __init__(self, resets: bool = True) -> None:
-        super().__init__()
-        self.resets = resets
-        self.register_buffer("potential", torch.zeros(0), persistent=False)
-
-    def reset(self) -> None:
-        if self.resets:
-            self.potential = torch.zeros_like(self.potential)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.potential.shape != x.shape:
-            self.potential = torch.zeros_like(x)
-        self.potential = self.potential * 0.9 + x - (self.potential > 1).float()
-        return (self.potential > 1).float()
-
-
-class Spiking(nn.Module):
-    def __init__(self, resets: bool = True) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
-        self.neurons = nn.ModuleList(Neuron(resets) for _ in range(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for each in self.neurons:
-            each.reset()
-        spikes = []
-        for t in range(x.shape[1]):
-            hidden = self.neurons[0](self.first(x[:, t]) * 3)
-            spikes.append(self.neurons[1](self.second(hidden) * 3))
-        return torch.stack(spikes, 1)
-
-
-@CAPTURES
-@pytest.mark.parametrize("has_run", [False, True])
-def test_buffers_that_are_not_stored_may_be_assigned(has_run: bool, capture: Any, tmp_path: pathlib.Path) -> None:
-    model = Spiking()
-    if has_run:  # a buffer has the size of the last batch then
-        with torch.no_grad():
-            model(torch.randn(*SHAPES[0][0]))
-    agrees_without_warnings(model, SHAPES, DYNAMIC, capture, tmp_path, torch.randn)
-
-
-@CAPTURES
-def test_refuses_what_buffers_keep_for_the_next_call(capture: Any, tmp_path: pathlib.Path) -> None:
-    x = torch.randn(*SHAPES[0][0])
-    with pytest.raises(opbridge.UnsupportedError, match=r"the model keeps .*potential' from one call"):
-        opbridge.export(Spiking(resets=False), (x,), tmp_path / "model.onnx", capture=capture)
