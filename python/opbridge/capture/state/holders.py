@@ -377,10 +377,13 @@ class ArrayHolder(StateHolder):
             self.owner.frombytes(self._state)
 
     def _read(self) -> bytes | int:
-        if isinstance(self.owner, numpy.ndarray) and self.owner.dtype.hasobject:
-            return 0
-        content = bytes(self.owner) if isinstance(self.owner, bytearray) else self.owner.tobytes()
-        return content if len(content) <= _MOST_BYTES else zlib.crc32(content)
+        if isinstance(self.owner, numpy.ndarray):
+            if self.owner.dtype.hasobject:
+                return 0
+            content = numpy.ascontiguousarray(self.owner).reshape(-1).view(numpy.uint8).data
+        else:
+            content = memoryview(self.owner)
+        return content.tobytes() if content.nbytes <= _MOST_BYTES else zlib.crc32(content)
 
 
 class ContextVarHolder(ChangingHolder):
