@@ -28,7 +28,7 @@ class Buffers(nn.Module):
         for t in range(x.shape[0]):
             self.count += 1
             self.mean = self.mean + (x[t] - self.mean) / self.count
-            self.rows[self.count % 3] = x[t]
+            self.rows[t % 3] = x[t]
         if x.sum() > 0:
             self.mean = self.mean * 0.5
         return x - self.mean + self.rows.sum(0)
