@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 from collections import deque
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
-from dynamic_check import CAPTURES, agrees
+from dynamic_check import CAPTURES, agrees, agrees_without_warnings
 from loops_check import DYNAMIC, SHAPES, Model, refuses, steps
 
 
@@ -287,3 +288,24 @@ REFUSED = (
 @pytest.mark.parametrize(("run", "why"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
 def test_refuses_what_a_branch_of_a_graph_cannot_do(run: Any, why: str, capture: Any, tmp_path: pathlib.Path) -> None:
     refuses(run, why, capture, tmp_path)
+
+
+def doubling_before_a_branch_by_data(self: Any, x: torch.Tensor) -> Any:
+    for i in range(math.ceil(math.log2(x.shape[1]))):
+        x = torch.cat([x[:, : 2**i], x[:, 2**i :] + x[:, : -(2**i)]], 1)
+    return x * 2 if x.sum() > 1 else x
+
+
+def half_before_a_branch_by_data(self: Any, x: torch.Tensor) -> Any:
+    h = x[:, 0]
+    for i in range(x.shape[1] // 2):
+        h = h * 0.5 + x[:, i] + i
+    if torch.arange(x.shape[1]).sum() > 30:
+        h = h * 2
+    return h
+
+
+@CAPTURES
+@pytest.mark.parametrize("run", [doubling_before_a_branch_by_data, half_before_a_branch_by_data])
+def test_a_loop_before_a_branch_by_data(run: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees_without_warnings(Model(run), SHAPES, DYNAMIC, capture, tmp_path)

@@ -75,6 +75,11 @@ class _Runtime:
         if recorder is not None and isinstance(items, Items):
             shared = _shared(values, held)
             return recorder.run(items, step, list(values), shared)
+        if isinstance(items, Items) and type(fixed(items.count)) is not int:
+            raise UnsupportedError(
+                "a loop over a dynamic axis follows the example where a branch by data does; compute both ways of the "
+                "branch and choose with torch.where(…)"
+            )
         for number, item in enumerate(items):
             with note_aliases(_aliases(values, held)):
                 values = step(item, *values)
