@@ -16,10 +16,9 @@ class WithBools(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         match node:
-            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [ast.Constant(bool())]):
+            case ast.Compare(_, [ast.Is() | ast.IsNot()], [ast.Constant(bool())]):
                 self.has_calls = True
-                test = placed(call("is_bool", [value, *node.comparators]), node)
-                return test if isinstance(op, ast.Is) else placed(call("negated", [test]), node)
+                return _asking("is_bool", node)
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
@@ -37,10 +36,16 @@ class WithIdentities(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         match node:
-            case ast.Compare(value, [ast.Is() | ast.IsNot() as op], [other]) if _are_variables(value, other):
+            case ast.Compare(value, [ast.Is() | ast.IsNot()], [other]) if _are_variables(value, other):
                 self.has_calls = True
-                return placed(call("is_same" if isinstance(op, ast.Is) else "is_other", [value, other]), node)
+                return _asking("is_same", node)
         return node
+
+
+def _asking(name: str, comparison: ast.Compare) -> ast.AST:
+    """A call of the runtime's function for a comparison by ``is`` or ``is not``."""
+    test = placed(call(name, [comparison.left, *comparison.comparators]), comparison)
+    return test if isinstance(comparison.ops[0], ast.Is) else placed(call("negated", [test]), comparison)
 
 
 def _are_variables(*nodes: ast.expr) -> bool:

@@ -95,9 +95,6 @@ class Kept:
         self._places = list(places)
         self._own = frozenset(own)
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def check(self, state: Attributes, model: Attributes, error: BaseException) -> None:
         """Raises Keeps, of more places, if a body that ended with ``error`` has changed what these hold since
         ``state``, which is undone, or writes to a tensor in them. ``model`` also refers to what the model holds."""

@@ -245,10 +245,6 @@ class _Runtime:
             recorder.check_are_others(value, other)
         return value is other
 
-    def is_other(self, value: Any, other: Any) -> bool:
-        """``value is not other``"""
-        return not self.is_same(value, other)
-
     def parts(self, owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """``owner.name(…)`` for unbind, split and chunk"""
         if recording.get() is None:

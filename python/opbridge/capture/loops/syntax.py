@@ -59,7 +59,6 @@ _RANGE = frozenset({"range"})
 _OF_ALL_ITEMS = frozenset({"list", "tuple", "sum"})
 _EXTREMA = frozenset({"min", "max"})
 _BOOL = frozenset({"bool"})
-_TRUTHS = frozenset({"is_bool", "is_same", "is_other", "negated"})
 _BUILTINS = _ITERATORS | _OF_ALL_ITEMS | _EXTREMA | _BOOL
 _READING = frozenset(function.__name__ for function in READING)
 
@@ -362,9 +361,7 @@ class _Rewriting(ast.NodeTransformer):
                 return all(map(self._is_bool, node.values))
             case ast.UnaryOp(ast.Not()) | ast.Compare():
                 return True
-            case ast.Call(ast.Attribute(ast.Constant(name), "is_bool" | "is_same" | "is_other" | "negated")) if (
-                name == RUNTIME_NAME
-            ):
+            case ast.Call(ast.Attribute(ast.Constant(name), "is_bool" | "is_same" | "negated")) if name == RUNTIME_NAME:
                 return True
         return bool(self._called(node, _BOOL))
 

@@ -66,20 +66,18 @@ class Holder:
 
     def changes(self) -> list[str]:
         """The paths of the differing keys whose values are distinguishable from the former ones."""
+        return [self.path_of(key) for key in self.changed()]
+
+    def changed(self) -> dict[Any, Any]:
+        """The values that are distinguishable from the former ones, by their keys; MISSING for one that is removed."""
         differing = self.differing()
         now = self.content() if differing else {}
-        return [
-            self.path_of(key) for key in differing if not _same(self.before.get(key, MISSING), now.get(key, MISSING))
-        ]
+        values = ((key, now.get(key, MISSING)) for key in differing)
+        return {key: value for key, value in values if not _same(self.before.get(key, MISSING), value)}
 
     def only_assigns(self, may_be_assigned: Callable[[torch.Tensor], bool]) -> bool:
         """Whether all values that are distinguishable from the former ones are such tensors."""
-        differing = self.differing()
-        now = self.content() if differing else {}
-        return all(
-            _same(self.before.get(key, MISSING), now.get(key, MISSING)) or _consists_of(may_be_assigned, now.get(key))
-            for key in differing
-        )
+        return all(_consists_of(may_be_assigned, value) for value in self.changed().values())
 
     def grown(self) -> list[tuple[Any, list[Any]]]:
         """The keys by which the parent holds lists to which items have been added, and their items before."""
@@ -144,8 +142,7 @@ class ChangingHolder(Holder):
 
     def assigned(self) -> list[Any]:
         """The keys to which other values are assigned than before, if that is all that has changed."""
-        now = self.content()
-        return [key for key in self.differing() if not _same(self.before.get(key, MISSING), now.get(key, MISSING))]
+        return list(self.changed())
 
     def get(self, key: Any) -> Any:
         """The value as it is now, or MISSING."""

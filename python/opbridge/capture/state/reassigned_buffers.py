@@ -55,10 +55,12 @@ class Registered:
                     others.append(f"{path}{name}.grad")
                 if old is new or (old is not None and new is not None and _is_same(old, new)):
                     continue
-                if not_stored is None or old is None or new is None:
-                    others.append(path + name)
-                    continue
-                if name in not_stored and not (_are_outputs.get() and _is_like(old, new)):
+                if (
+                    not_stored is None
+                    or old is None
+                    or new is None
+                    or (name in not_stored and not (_are_outputs.get() and _is_like(old, new)))
+                ):
                     others.append(path + name)
                     continue
                 _check(path + name, old, new)
