@@ -136,12 +136,15 @@ def _add_registered_through_torch(merged: _core.Registry) -> None:
 
     Functions that torchvision registers on import are left out: they cover less than the bundled ones.
     """
-    own = {(key, since) for key, since, _, bundled, _ in merged.entries() if not bundled}
-    functions = [
+    registered = [
         (key, since, function)
         for key, since, function in symbolics_registered_with_torch()
-        if (key, since) not in own and not (getattr(function, "__module__", None) or "").startswith("torchvision.")
+        if not (getattr(function, "__module__", None) or "").startswith("torchvision.")
     ]
+    if not registered:  # reading all entries takes longer than many a capture
+        return
+    own = {(key, since) for key, since, _, bundled, _ in merged.entries() if not bundled}
+    functions = [each for each in registered if each[:2] not in own]
     taken = {without_overload(key) for key, _ in own} | {key for key, _, _ in functions}
     for key, since, function in functions:
         callback = for_torch_onnx(function)

@@ -76,13 +76,15 @@ def _in_last_steps(expr: Any, env: Any) -> Any:
     """The expression, not above ``expr``, with the greatest numbers of steps where it falls with them; None if it does
     not."""
     fallen = None
-    for number, greatest in reversed(_greatest.get(env, {}).items()):  # from the innermost loop to those around it
-        if number in expr.free_symbols:
+    numbers, symbols = _greatest.get(env, {}), expr.free_symbols
+    for number, greatest in reversed(numbers.items()):  # from the innermost loop to those around it
+        if number in symbols:
             expr = sympy.expand(expr)
             factor = expr.coeff(number)
             rest = expr - factor * number
             if factor != 0 and number not in rest.free_symbols and is_bounded_by_zero(-factor, env):
                 fallen = expr = sympy.expand(rest + factor * greatest)
+                symbols = expr.free_symbols
     return fallen
 
 
