@@ -37,6 +37,13 @@ def test_message_of_a_dim_that_becomes_a_constant() -> None:
     assert messages.fixed_size(error) is not None
 
 
+def test_message_of_sizes_that_a_model_does_not_take() -> None:
+    axes = {"args": ({0: torch.export.Dim("rows")},)}
+    error = failure_of_export(Model(lambda _, x: x if x.shape[0] % 2 == 0 else x[1:]), X, dynamic_shapes=axes)
+    [guard] = messages.guards_beyond_ranges(error)
+    assert guard.endswith(" == 0")
+
+
 def test_message_of_sizes_as_texts() -> None:
     sizes: Any = ["rows"]
     with pytest.raises(TypeError) as caught:

@@ -78,16 +78,18 @@ def _shapes(inputs: Inputs) -> str:
     return ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
 
 
-def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
-    """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first. Shows
-    only the warnings of what it returns or raises."""
+def otherwise(
+    first: Callable[[], T], second: Callable[[], T], unless: Callable[[UnsupportedError], bool] = lambda _: False
+) -> T:
+    """``first()``, or ``second()`` if the first refuses the model, ``unless`` the refusal tells that the second would
+    too. If both refuse, raises the error of the first. Shows only the warnings of what it returns or raises."""
     refusal: UnsupportedError | None = None
     with hold_warnings() as held:
         try:
             result = first()
         except UnsupportedError as error:
             refusal = error
-    if refusal is not None:
+    if refusal is not None and not unless(refusal):
         # Outside of the handler: errors here do not get the refusal as context.
         with hold_warnings() as of_second, contextlib.suppress(UnsupportedError):
             result = second()

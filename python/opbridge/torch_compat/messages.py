@@ -13,6 +13,8 @@ _FIXED_SIZE = re.compile(
     r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
     r"constant \((\d+)\)"
 )
+# torch.export's message for the condition of a branch, or of an operator, that not all sizes of a declared range meet.
+_GUARD = re.compile(r"in the specified range satisfy the generated guard (.*?)\.?$", flags=re.MULTILINE)
 # torch's and NumPy's messages for an array that has a symbolic size as an object.
 _SIZE_IN_NUMPY = re.compile(
     r"can't convert np.ndarray of type numpy.object_|loop of ufunc does not support .* type Sym"
@@ -46,6 +48,11 @@ def fixed_size(error: BaseException) -> tuple[str | None, str | None, str | None
     """For an error about a fixed dynamic size: the input and the axis, or the Dim, and the size. None for others."""
     found = _FIXED_SIZE.search(str(error))
     return None if found is None else (found[1], found[2], found[3], found[4])
+
+
+def guards_beyond_ranges(error: BaseException) -> list[str]:
+    """The conditions that sizes of the declared ranges do not meet, for torch.export's error about them."""
+    return _GUARD.findall(str(error))
 
 
 def without_advice(text: str) -> str:

@@ -42,7 +42,7 @@ from opbridge.capture.state.real_tensors import READS
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
-from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, specialized
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, RangesDoNotHold, specialized
 from opbridge.capture.symbolic_sizes.empty_examples import let_sizes_be_zero
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.symbolic_sizes.size_checks import passing_truth
@@ -57,7 +57,7 @@ from opbridge.torch_compat import (
     keep_function_modes,
     pytree,
 )
-from opbridge.torch_compat.messages import fixed_size
+from opbridge.torch_compat.messages import fixed_size, guards_beyond_ranges
 from opbridge.torch_compat.symbols import set_size_oblivious
 
 
@@ -99,7 +99,7 @@ def export_program(
         warn_of_run("whether a dynamic size is 1, which torch.export takes as False")
         return made
 
-    exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
+    exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes, unless=_is_lasting)
     if any(map(_is_unresolved, nodes_of(exported.graph_module))) or _computes_with_wrapper(exported):
         if any(is_assignment_of_data(node) for node in exported.graph.nodes):
             raise UnsupportedError(
@@ -116,6 +116,11 @@ def export_program(
             lambda: _decomposed(first, sizes, size_oblivious=False),
         )
     return exported
+
+
+def _is_lasting(refusal: UnsupportedError) -> bool:
+    """Whether torch asks the same of the sizes if it takes them to be above 1."""
+    return isinstance(refusal, RangesDoNotHold) and refusal.has_equation
 
 
 def _decomposed(
@@ -189,11 +194,15 @@ def _exported_once(
         if fixed := fixed_size(error):
             name, axis, dim, size = fixed
             raise specialized(dim or f"axis {axis} of the input '{name}'", size, fixings) from error
-        raise refusal_of(
+        refusal = refusal_of(
             error,
             'torch.export cannot capture the model; capture="trace" follows one run of it instead. torch.export says:',
             sizes,
-        ) from error
+        )
+        if guards := guards_beyond_ranges(error):
+            refusal = RangesDoNotHold(refusal.message, refusal.where)
+            refusal.has_equation = any(" == " in guard for guard in guards)
+        raise refusal from error
 
 
 @contextlib.contextmanager

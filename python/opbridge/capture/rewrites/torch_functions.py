@@ -27,6 +27,7 @@ from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.capture.rewrites.second_derivatives import differentiate_again
+from opbridge.capture.symbolic_sizes.dynamic_axes import RangesDoNotHold
 from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
 from opbridge.torch_compat import (
@@ -52,24 +53,49 @@ Function = Callable[..., Any]
 
 
 def retry_with_substitutes(capture: Callable[[], T]) -> T:
-    """Calls ``capture()``. If it refuses the model, calls it again with these functions replaced."""
+    """Calls ``capture()``. If it refuses the model, calls it again with these functions replaced, unless it has run the
+    whole model without a call that this would change."""
+    substitution = _Substitution()
 
-    def substituted() -> T:
-        with _Substitution(), keep_batches_symbolic(), differentiate_again():
+    def first() -> T:
+        with substitution:
             return capture()
 
-    return otherwise(capture, substituted)
+    def substituted() -> T:
+        substitution.is_active = True
+        with substitution, keep_batches_symbolic(), differentiate_again():
+            return capture()
+
+    def changes_nothing(refusal: UnsupportedError) -> bool:
+        return isinstance(refusal, RangesDoNotHold) and not substitution.is_useful
+
+    return otherwise(first, substituted, unless=changes_nothing)
 
 
 class _Substitution(TorchFunctionMode):
+    """Replaces the functions if it is active. ``is_useful`` is whether that changes what the model asks of sizes."""
+
     def __init__(self) -> None:
         super().__init__()
-        self._substitutes = _SUBSTITUTES | LITERALS | ScalarMasks().substitutes()
+        self._indexing = ScalarMasks().substitutes()
+        self._substitutes = _SUBSTITUTES | LITERALS | self._indexing
+        self.is_active = self.is_useful = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         chosen = func if given.get("out") is not None else self._substitutes.get(func, func)
-        return chosen(*args, **given)
+        if self.is_active:
+            return chosen(*args, **given)
+        if not self.is_useful:
+            self.is_useful = transforms_are_active() or (chosen is not func and not self._is_plain(func, args))
+        return func(*args, **given)
+
+    def _is_plain(self, func: Any, args: Any) -> bool:
+        """Whether it does not matter to sizes whether the function is replaced."""
+        if func in self._indexing:
+            index = pytree.tree_leaves(args[1])
+            return not any(isinstance(each, (torch.SymInt, torch.Tensor, UnreadList)) for each in index)
+        return func in LITERALS
 
 
 def _allclose(

@@ -21,6 +21,7 @@ from opbridge.capture.patching import ByThread, patch, patch_attributes
 from opbridge.capture.rewrites.causal_attention import patch_causal_attention
 from opbridge.capture.source import runs_users
 from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asking_frame
+from opbridge.capture.symbolic_sizes.dynamic_axes import RangesDoNotHold
 from opbridge.capture.symbolic_sizes.python_functions import (
     OF_MATH,
     called_here,
@@ -39,6 +40,8 @@ class _AskedByCall(BaseException):
     """A C function converts a symbol to a number. Not an Exception, which a model might catch."""
 
 
+# The functions that the attempts of a capture replace in modules, by their globals; None until one needs that.
+_replaced: ContextVar[list[tuple[dict[str, Any], str]] | None] = ContextVar("_replaced", default=None)
 _stop_at_reading: ContextVar[Callable[[], None]] = ContextVar("_stop_at_reading", default=lambda: None)
 
 
@@ -53,16 +56,20 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
 
     Replacing them makes torch.compile recompile its functions in all threads. So the first attempt replaces nothing;
     the next one follows only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at
-    the first call of another function that has to be replaced.
+    the first call of another function that has to be replaced. Later attempts of the same capture replace all these.
     """
-    calls: list[tuple[dict[str, Any], str]] = []
-    try:
-        with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
-            result = capture()
-        if not found:
-            return result
-    except (_AskedByCall, UnsupportedError):
-        pass
+    calls = _replaced.get()
+    if calls is None:
+        calls = []
+        try:
+            with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+                result = capture()
+            if not found:
+                return result
+        except (_AskedByCall, UnsupportedError) as error:
+            if isinstance(error, RangesDoNotHold) and not found:  # the whole model has run
+                raise
+        _replaced.set(calls)
     while True:
         with (
             patch_builtins(),

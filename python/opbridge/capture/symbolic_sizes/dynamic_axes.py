@@ -336,6 +336,13 @@ class FixedByComparison(UnsupportedError):
     size: int = 0
 
 
+class RangesDoNotHold(UnsupportedError):
+    """The run of the model meets conditions that not all sizes of the declared ranges do. ``has_equation`` is whether
+    one of them is an equation, which not all sizes above 1 meet either."""
+
+    has_equation: bool = False
+
+
 def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> UnsupportedError:
     """The error for a size that the caller declared dynamic. ``fixings`` maps constants to the causes that fix sizes to
     them."""
