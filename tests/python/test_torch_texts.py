@@ -72,6 +72,15 @@ def test_message_of_values_in_numpy(convert: Any) -> None:
     assert messages.is_of_values_in_numpy(error)
 
 
+@pytest.mark.parametrize("write", [lambda array: array.fill(1), lambda array: np.add(array, 1, out=array)])
+def test_messages_of_writes_to_arrays(write: Callable[[Any], Any]) -> None:
+    array = np.ones(2)
+    array.flags.writeable = False
+    with pytest.raises(ValueError, match="is read-only") as caught:
+        write(array)
+    assert messages.is_of_write_to_array(caught.value)
+
+
 def test_message_of_weights_that_cannot_be_converted() -> None:
     error = failure_of_export(Model(lambda model, x: model.layer.double()(x), layer=nn.Linear(3, 3)), X)
     assert messages.is_of_swapped_weights(error)

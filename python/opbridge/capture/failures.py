@@ -14,6 +14,7 @@ from opbridge.capture.operators import operator_of
 from opbridge.capture.run_warnings import hold_warnings, show_warnings
 from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
+from opbridge.capture.state.real_tensors import WRITES_TO_ARRAY
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import DataDependentOutputException, dynamo_if_loaded
@@ -21,6 +22,7 @@ from opbridge.torch_compat.messages import (
     asked_of_data,
     is_of_sizes_in_numpy,
     is_of_values_in_numpy,
+    is_of_write_to_array,
     without_advice,
 )
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
@@ -28,9 +30,11 @@ from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 T = TypeVar("T")
 
 
-def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
-    """Raises the model's own error if it fails in eager mode: it says more than torch.export's error. Refuses a model
-    that changes the shape of an input, which torch.export does not expect."""
+def check_that_it_runs(model: torch.nn.Module, inputs: Inputs, refused: Exception) -> None:
+    """Raises the model's own error if it fails in eager mode: it says more than ``refused``, the capture's error.
+    Refuses a model that changes the shape of an input, which torch.export does not expect."""
+    if is_of_write_to_array(refused):
+        raise UnsupportedError(WRITES_TO_ARRAY, line_of_error(refused)) from refused  # a run could not be undone
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
         raise failure_of(model, given, error) from error

@@ -99,6 +99,11 @@ def is_of_values_in_numpy(error: BaseException) -> bool:
     return str(error).endswith(_VALUES_IN_NUMPY)
 
 
+def is_of_write_to_array(error: BaseException) -> bool:
+    """Whether NumPy cannot write to an array because it is read-only."""
+    return isinstance(error, ValueError) and "read-only" in str(error)
+
+
 def is_of_swapped_weights(error: BaseException) -> bool:
     """Whether a module cannot be converted, as by ``module.double()``, because its weights are fake tensors."""
     return "Couldn't swap" in str(error)

@@ -190,7 +190,7 @@ def _exported_once(
     except (Error, TraceWarning):
         raise
     except Exception as error:
-        check_that_it_runs(model, inputs)
+        check_that_it_runs(model, inputs, error)
         if fixed := fixed_size(error):
             name, axis, dim, size = fixed
             raise specialized(dim or f"axis {axis} of the input '{name}'", size, fixings) from error

@@ -2,28 +2,41 @@
 
 What a model holds, or finds in a global variable, is real, and a fake tensor stands for it where operators compute. The
 writes of the run reach that one alone, but torch computes products, conversions and the like with the real tensors if
-they have no other arguments, and takes the results for known; ``tolist`` and ``numpy`` read the real memory.
+they have no other arguments, and takes the results for known; what ``tolist`` and ``numpy`` read is real too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+import numpy
 import torch
 
 from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import patch
+from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import Attributes
-from opbridge.torch_compat import OpOverload, has_memory, is_fake, storage_id, version_of
+from opbridge.capture.state.overwritten_tensors import written_tensors
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import OpOverload, has_memory, is_fake, storage_id, unset_fake_temporarily, version_of
 from opbridge.torch_compat.fake_tensors import DISPATCH_ON_FAKES, fake_of, mode_of_fakes
 
+_LIFTS = {"lift_fresh", "lift_fresh_copy"}  # what torch calls for the real tensors that it makes
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+WRITES_TO_ARRAY = (
+    "the model writes to memory that a tensor and its NumPy array, as that of numpy(), share; an exported model has no "
+    "arrays: write to the tensor, or to a copy of the array"
+)
+
+# The arrays that the model has made of real tensors, whose memory they share.
+_arrays: ContextVar[Sequence[weakref.ref[Any]]] = ContextVar("_arrays", default=())
 _runs: ContextVar[weakref.WeakKeyDictionary[Any, _Run] | None] = ContextVar("_runs", default=None)
 
 
@@ -35,12 +48,27 @@ class _Run:
         self._versions = {id(tensor): version_of(tensor) for tensor in held}
         # The real tensors and those that stand for them, of which torch would make new ones if they were not held.
         self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._held = {tensor.data_ptr() for tensor in held}
+        # What torch has made of the memory of another tensor or of an array: a fake tensor with memory of its own.
+        self._aliases: dict[int, torch.Tensor] = {}
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self._met:
             self._met[id(tensor)] = tensor, fake_of(self._mode(), tensor)
             self._versions.setdefault(id(tensor), version_of(tensor))
         return self._met[id(tensor)][1]
+
+    def shares_memory(self, tensor: torch.Tensor) -> bool:
+        """Whether the real tensor has the memory of an array or of another tensor."""
+        return tensor.data_ptr() in self._held or shares_array(tensor)
+
+    def alias(self, fake: torch.Tensor) -> torch.Tensor:
+        self._aliases[storage_id(fake)] = fake
+        return fake
+
+    def refuse_write_to_alias(self, tensor: torch.Tensor) -> None:
+        if self._aliases and has_memory(tensor) and storage_id(tensor) in self._aliases:
+            raise UnsupportedError(WRITES_TO_ARRAY, line_of_frame(sys._getframe(1)))
 
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Whether the run has written to the memory of the tensor, or of a fake tensor that shares it."""
@@ -65,6 +93,13 @@ def compute_with_written(model: torch.nn.Module) -> Iterator[None]:
         if run is None:
             run = runs[mode] = _Run(mode, held)
         writes = bool(operator_of(function).written)
+
+        if writes:
+            for tensor in written_tensors(operator_of(function), args, kwargs or {}):
+                run.refuse_write_to_alias(tensor)
+                refuse_write_to_array(tensor)
+        if operator_of(function).stem in _LIFTS and _is_real(args[0]) and run.shares_memory(args[0]):
+            return run.alias(original(mode, function, types, args, kwargs))
 
         def current(given: Any) -> Any:
             if isinstance(given, (list, tuple)):
@@ -105,10 +140,34 @@ def _run() -> _Run | None:
 
 def _reading(name: str) -> Callable[..., Any]:
     def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Of a tensor that the run has written to, reads the fake one."""
-        return getattr(tensor.clone() if is_written_in_run(tensor) else tensor, name)(*args, **kwargs)
+        """Of a tensor that the run has written to, reads the fake one. Of another real one, not with the mode of fake
+        tensors, in which torch would make an array of memory without values. The program knows nothing of arrays, so
+        the model must not write to one."""
+        if not _is_real(tensor):
+            return getattr(tensor, name)(*args, **kwargs)
+        if is_written_in_run(tensor):
+            return getattr(tensor.clone(), name)(*args, **kwargs)
+        with unset_fake_temporarily():
+            values = getattr(tensor, name)(*args, **kwargs)
+        if isinstance(values, numpy.ndarray):
+            values.flags.writeable = False
+            _arrays.set([*(each for each in _arrays.get() if each() is not None), weakref.ref(values)])
+        return values
 
     return read
+
+
+def refuse_write_to_array(tensor: torch.Tensor) -> None:
+    """Refuses a write to a real tensor that shares memory with an array, as one that torch.from_numpy makes."""
+    if _is_real(tensor) and shares_array(tensor):
+        raise UnsupportedError(WRITES_TO_ARRAY, line_of_frame(sys._getframe(1)))
+
+
+def shares_array(tensor: torch.Tensor) -> bool:
+    """Whether an array that the model has made of a real tensor has the memory of this one."""
+    address = tensor.data_ptr() if _arrays.get() else 0
+    arrays = (each() for each in _arrays.get())
+    return any(each is not None and each.ctypes.data <= address < each.ctypes.data + each.nbytes for each in arrays)
 
 
 # What reads the elements of a real tensor without an operator → what to call instead.

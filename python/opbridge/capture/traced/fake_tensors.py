@@ -71,7 +71,7 @@ def capture_fake(
     except (Error, TraceWarning):
         raise
     except Exception as error:
-        check_that_it_runs(model, inputs)
+        check_that_it_runs(model, inputs, error)
         if sizes.any_is_zero:
             raise UnsupportedError(
                 "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "

@@ -34,7 +34,7 @@ from opbridge.capture.run_warnings import location_of_run, warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
-from opbridge.capture.state.real_tensors import is_written_in_run
+from opbridge.capture.state.real_tensors import is_written_in_run, refuse_write_to_array
 from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.size_checks import is_check
@@ -143,6 +143,8 @@ class Recorder(WithBodies):
                 raise self.interrupt(SizesDependOnData())
             if operator.written:
                 self.originals.keep(operator, args, kwargs)
+                for tensor in written_tensors(operator, args, kwargs):
+                    refuse_write_to_array(tensor)
             if not self._for_real and is_squeeze(operator):
                 check_squeeze(operator, args, kwargs, self._sizes, location_of_run())
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)

@@ -33,8 +33,9 @@ from opbridge.capture.rewrites.recurrent import refuse_in_autocast
 from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.zero_derivatives import compute_with_zero_derivatives
-from opbridge.capture.source import line_of_frame
+from opbridge.capture.source import line_of_error, line_of_frame
 from opbridge.capture.state.attributes import restore_attributes
+from opbridge.capture.state.real_tensors import WRITES_TO_ARRAY
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
@@ -57,6 +58,7 @@ from opbridge.capture.traced.recorder import NumberDependsOnData, Recorder, Size
 from opbridge.capture.traced.written_operators import written_operator
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, is_fake
+from opbridge.torch_compat.messages import is_of_write_to_array
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -91,6 +93,10 @@ def _capture_real(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, c
             return _capture_on_fakes(model, inputs, sizes, changed, None)
         except UnsupportedError:
             return run(take_numbers=True)
+    except ValueError as error:
+        if not is_of_write_to_array(error):
+            raise
+        raise UnsupportedError(WRITES_TO_ARRAY, line_of_error(error)) from error
 
 
 def capture_symbolically(
