@@ -24,6 +24,7 @@ class Holder(nn.Module):
         super().__init__()
         self.table = torch.arange(1.0, 4.0)
         self.register_buffer("buffer", torch.arange(2.0, 5.0))
+        self.weight = nn.Parameter(torch.arange(3.0, 6.0))
         self.function = function
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -50,6 +51,12 @@ READS: dict[str, Function] = {
     "index": lambda model, x: x[:, torch.tensor(model.table.numpy().astype(int) - 1)],
     "loop": lambda model, x: torch.stack([x[:, int(i) - 1] for i in model.table.numpy()]),
     "copy": lambda model, x: x[:, :3] * torch.from_numpy(model.table.numpy().copy()).mul_(2) + model.table,
+    "result": lambda model, x: x[:, :3] * torch.tensor((1 - model.table).clamp(min=-1).numpy()),
+    "made": lambda model, x: x[:, :3] * torch.tensor(np.flip(torch.linspace(0, 1, 3).numpy()).copy()),
+    "view": lambda model, x: x[:, :2] * torch.tensor(model.table[1:].numpy()),
+    "buffer": lambda model, x: x[:, :3] * torch.tensor(model.buffer.numpy()),
+    "parameter": lambda model, x: x[:, :3] * torch.tensor(model.weight.detach().cpu().numpy()),
+    "forced": lambda model, x: x[:, :3] * torch.tensor(model.weight.numpy(force=True)),
     "from_dlpack": lambda model, x: x[:, :3] * torch.from_dlpack(model.table),
     "outside": from_array_of_outside,
     "branch": chosen_by_array,
@@ -63,13 +70,6 @@ def test_values_are_known(read: str, sizes: Any, capture: Any, tmp_path: Path) -
     model, path = Holder(READS[read]), tmp_path / "m.onnx"
     opbridge.export(model, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
     compare(model, loaded(path), [(torch.rand(n, 5),) for n in ((4, 1, 7) if sizes else (4,))])
-
-
-@pytest.mark.parametrize("name", ["buffer", "table"])
-def test_an_array_of_a_buffer_in_a_trace_of_dynamic_sizes(name: str, tmp_path: Path) -> None:
-    model, path = Holder(lambda model, x: x[:, :3] * torch.tensor(getattr(model, name).numpy())), tmp_path / "m.onnx"
-    opbridge.export(model, (torch.rand(4, 5),), path, capture="trace", dynamic_shapes=({0: "n"},))
-    compare(model, loaded(path), [(torch.rand(n, 5),) for n in (4, 1)])
 
 
 def to_element(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -87,6 +87,13 @@ def through_part(model: Any, x: torch.Tensor) -> torch.Tensor:
     return x[:, :3] * model.table
 
 
+def of_made(_: Any, x: torch.Tensor) -> torch.Tensor:
+    made = torch.tensor([1.0, 2.0, 3.0])
+    array = made.numpy()
+    made.add_(x.sum())
+    return x[:, :3] * torch.tensor(array)
+
+
 def read_before(model: Any, x: torch.Tensor) -> torch.Tensor:
     array = model.table.numpy()
     model.table.mul_(2)
@@ -95,7 +102,7 @@ def read_before(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 @CAPTURES
 @pytest.mark.parametrize("sizes", [None, ({0: "n"},)], ids=["constant", "dynamic"])
-@pytest.mark.parametrize("write", [to_element, through_tensor, through_part, read_before])
+@pytest.mark.parametrize("write", [to_element, through_tensor, through_part, of_made, read_before])
 def test_writes_are_refused(write: Function, sizes: Any, capture: Any, tmp_path: Path) -> None:
     model = Holder(write)
     with pytest.raises(opbridge.UnsupportedError, match=r"memory that a tensor and its NumPy array.* share"):

@@ -22,18 +22,19 @@ from opbridge.capture.symbolic_sizes.asking import NeedsNumberOfData
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import exporting, is_fake
 from opbridge.torch_compat.fake_tensors import fake_of, give_value
-from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.torch_compat.messages import is_branch_on_data, is_of_values_in_numpy
 
 T = TypeVar("T")
 
 
 def retry_with_tensors(model: torch.nn.Module, capture: Callable[[], T]) -> T:
-    """``capture()``; if the model branches on data, again with the values of its tensors. If that is refused too,
-    raises the error of the attempt that went on to another line, or NodeFound."""
+    """``capture()``; if the model branches on data, or makes an array of it, again with the values of its tensors. If
+    that is refused too, raises the error of the attempt that went on to another line, or NodeFound."""
     try:
         return capture()
     except UnsupportedError as error:
-        on_data = error.__cause__ is not None and is_branch_on_data(error.__cause__)
+        cause = error.__cause__
+        on_data = cause is not None and (is_branch_on_data(cause) or is_of_values_in_numpy(cause))
         if not on_data and not isinstance(error, NeedsNumberOfData):
             raise
         refusal = error

@@ -25,7 +25,7 @@ from opbridge.capture.state.attributes import Attributes
 from opbridge.capture.state.overwritten_tensors import written_tensors
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, has_memory, is_fake, storage_id, unset_fake_temporarily, version_of
-from opbridge.torch_compat.fake_tensors import DISPATCH_ON_FAKES, fake_of, mode_of_fakes
+from opbridge.torch_compat.fake_tensors import DISPATCH_ON_FAKES, fake_of, mode_of_fakes, value_of
 
 _LIFTS = {"lift_fresh", "lift_fresh_copy"}  # what torch calls for the real tensors that it makes
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -49,8 +49,8 @@ class _Run:
         # The real tensors and those that stand for them, of which torch would make new ones if they were not held.
         self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._held = {tensor.data_ptr() for tensor in held}
-        # What torch has made of the memory of another tensor or of an array: a fake tensor with memory of its own.
-        self._aliases: dict[int, torch.Tensor] = {}
+        # Fake tensors with the memory of a real one or of an array, and the latter.
+        self._aliases: dict[int, tuple[torch.Tensor, Callable[[], Any]]] = {}
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self._met:
@@ -63,12 +63,19 @@ class _Run:
         return tensor.data_ptr() in self._held or shares_array(tensor)
 
     def alias(self, fake: torch.Tensor) -> torch.Tensor:
-        self._aliases[storage_id(fake)] = fake
+        """Notes that torch has made ``fake`` of the memory of another tensor or of an array."""
+        self._aliases[storage_id(fake)] = fake, lambda: True
         return fake
 
+    def share(self, fake: torch.Tensor, array: Any) -> None:
+        """Notes that the model has made ``array`` of ``fake``."""
+        self._aliases.setdefault(storage_id(fake), (fake, weakref.ref(array)))
+
     def refuse_write_to_alias(self, tensor: torch.Tensor) -> None:
-        if self._aliases and has_memory(tensor) and storage_id(tensor) in self._aliases:
-            raise UnsupportedError(WRITES_TO_ARRAY, line_of_frame(sys._getframe(1)))
+        if self._aliases and has_memory(tensor):
+            _, shared = self._aliases.get(storage_id(tensor), (None, lambda: None))
+            if shared() is not None:
+                raise UnsupportedError(WRITES_TO_ARRAY, line_of_frame(sys._getframe(1)))
 
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Whether the run has written to the memory of the tensor, or of a fake tensor that shares it."""
@@ -133,6 +140,14 @@ def memory_of(tensor: torch.Tensor) -> int:
     return storage_id(tensor if run is None or not _is_real(tensor) else run.fake_of(tensor))
 
 
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The fake tensor that has the values which the model reads of the tensor; None if these are the tensor's own."""
+    if is_fake(tensor):
+        return tensor
+    run = _run()
+    return run.fake_of(tensor) if run is not None and is_written_in_run(tensor) else None
+
+
 def _run() -> _Run | None:
     runs, mode = _runs.get(), mode_of_fakes()
     return runs.get(mode) if runs is not None and mode is not None else None
@@ -140,18 +155,20 @@ def _run() -> _Run | None:
 
 def _reading(name: str) -> Callable[..., Any]:
     def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Of a tensor that the run has written to, reads the fake one. Of another real one, not with the mode of fake
-        tensors, in which torch would make an array of memory without values. The program knows nothing of arrays, so
-        the model must not write to one."""
-        if not _is_real(tensor):
-            return getattr(tensor, name)(*args, **kwargs)
-        if is_written_in_run(tensor):
-            return getattr(tensor.clone(), name)(*args, **kwargs)
+        """Reads what the capture knows of the tensor, not with the mode of fake tensors, in which torch would make an
+        array of memory without values. Of a real one that the run has written to, that is what the fake one knows.
+        The program knows nothing of arrays, so the model must not write to one."""
+        stand_in = _stand_in(tensor)
+        known = tensor if stand_in is None else value_of(stand_in)
+        if known is None:
+            return getattr(tensor if is_fake(tensor) else tensor.clone(), name)(*args, **kwargs)
         with unset_fake_temporarily():
-            values = getattr(tensor, name)(*args, **kwargs)
+            values = getattr(known, name)(*args, **kwargs)
         if isinstance(values, numpy.ndarray):
             values.flags.writeable = False
             _arrays.set([*(each for each in _arrays.get() if each() is not None), weakref.ref(values)])
+            if stand_in is not None and (run := _run()) is not None:
+                run.share(stand_in, values)
         return values
 
     return read

@@ -36,7 +36,7 @@ from opbridge.torch_compat.exporting import (
     propagate_data,
 )
 from opbridge.torch_compat.fake_tensors import COPY_OF_DATA
-from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.torch_compat.messages import is_branch_on_data, is_of_values_in_numpy
 from opbridge.torch_compat.symbols import (
     DimDynamic,
     ShapeEnv,
@@ -50,12 +50,12 @@ def capture_fake(
 ) -> _core.Graph:
     """Captures on fake tensors. If the model branches on data, captures again with tensors that keep their values, then
     with fake tensors that carry data, and fills ``numbers``; without ``numbers``, refuses it. If it needs a number of
-    data as a Python number, captures again with tensors that keep their values only."""
+    data as a Python number, or an array, captures again with tensors that keep their values only."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, None)
         except RuntimeError as error:
-            needs_number = isinstance(error, NeedsNumberOfData)
+            needs_number = isinstance(error, NeedsNumberOfData) or is_of_values_in_numpy(error)
             if not needs_number and not is_branch_on_data(error):
                 raise
             if next(tensors_to_know(model), None) is not None:
