@@ -194,6 +194,18 @@ def raises_unless_one_of_two(x: torch.Tensor, first: bool = True) -> torch.Tenso
     return x * 2
 
 
+def asserts_one_of_two(x: torch.Tensor) -> torch.Tensor:
+    assert (x > 5).all() or (x < 5).all()
+    return x + 1
+
+
+def raises_unless_one_of_two_tensors(x: torch.Tensor) -> torch.Tensor:
+    positive, few = (x > 0).all(), x.sum() < 99
+    if not (positive or few):
+        raise ValueError
+    return x + 1
+
+
 def calls_a_loss_that_raises(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.gaussian_nll_loss(x, 2 * x, x + 1)
 
@@ -201,7 +213,15 @@ def calls_a_loss_that_raises(x: torch.Tensor) -> torch.Tensor:
 @CAPTURES
 @SIZES
 @pytest.mark.parametrize(
-    "model", [asserts_of_data, raises_for_data, raises_unless_one_of_two, calls_a_loss_that_raises]
+    "model",
+    [
+        asserts_of_data,
+        raises_for_data,
+        raises_unless_one_of_two,
+        asserts_one_of_two,
+        raises_unless_one_of_two_tensors,
+        calls_a_loss_that_raises,
+    ],
 )
 def test_checks_of_data(model: Callable[..., torch.Tensor], sizes: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
@@ -233,18 +253,6 @@ def catches_of_a_distribution(x: torch.Tensor) -> torch.Tensor:
         return x * 0
 
 
-def asserts_one_of_two(x: torch.Tensor) -> torch.Tensor:
-    assert (x > 5).all() or (x < 5).all()
-    return x + 1
-
-
-def raises_unless_one_of_two_tensors(x: torch.Tensor) -> torch.Tensor:
-    positive, few = (x > 0).all(), x.sum() < 99
-    if not (positive or few):
-        raise ValueError
-    return x + 1
-
-
 def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
     assert not any(part.sum() > 99 for part in (x, x + 1)) and x.sum() > 0  # noqa: PT018
     return x + 1
@@ -258,9 +266,7 @@ def asserts_none_of(x: torch.Tensor) -> torch.Tensor:
         catches_for_data,
         catches_of_a_loss,
         catches_of_a_distribution,
-        asserts_one_of_two,
         asserts_none_of,
-        raises_unless_one_of_two_tensors,
     ],
 )
 def test_other_branches_on_data(

@@ -34,7 +34,7 @@ from opbridge.capture.symbolic_sizes.decided import truth_of_elements
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.kept_answers import is_compared_with_bools
 from opbridge.capture.symbolic_sizes.model_branches import Branch, Branches
-from opbridge.capture.symbolic_sizes.size_checks import is_check, is_without_effect, passing_truth
+from opbridge.capture.symbolic_sizes.size_checks import is_check, is_required, is_without_effect, passing_truth
 from opbridge.capture.symbolic_sizes.slices import are_always_equal
 from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
@@ -79,7 +79,8 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 return answer
         if not fixed and drops_axis(asked, frame):
             return True
-        if not fixed and isinstance(hint := self.hint, bool) and sizes.branches.is_decided(asked, hint):
+        hint = None if fixed else self.hint
+        if isinstance(hint, bool) and sizes.branches.is_decided(asked, hint):
             return hint
         if not fixed and free_unbacked_symbols(asked):
             if (answer := answer_in_step(asked, env)) is not None:
@@ -89,7 +90,11 @@ def note_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 truth = truth_of_elements(asked)
             if truth is not None:
                 return truth
-        if not fixed and asked_by_model(frame) and not is_without_effect(asking := asking_frame(frame)):
+        by_model = not fixed and asked_by_model(frame)
+        if by_model and is_without_effect(asking := asking_frame(frame)):
+            if isinstance(hint, bool) and not is_required(asking) and not in_try_block(frame):
+                return hint  # of which torch is not to learn, as it need not hold for other sizes
+        elif by_model:
             if stops_at_counting(asking):
                 raise refused(caught, f"a loop runs while '{sizes.text_of(asked)}', which depends on a dynamic size")
             if (answer := sizes.padding.answer(asking, asked, env)) is not None:

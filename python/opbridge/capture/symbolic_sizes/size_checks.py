@@ -24,17 +24,23 @@ def is_without_effect(frame: FrameType) -> bool:
 def _only_checks(frame: FrameType) -> bool:
     """Whether the line is in the test of an ``assert``, or of an ``if`` one way of which raises an error: PyTorch does
     not run the model the other way either."""
-    return frame.f_lineno in _truths_of_checks(tree_of(frame.f_code))
+    return frame.f_lineno in _truths_of_checks(tree_of(frame.f_code), or_useful=True)
+
+
+def is_required(frame: FrameType) -> bool:
+    """Whether what the example answers at the line of ``frame`` holds for all sizes for which the model runs: that one
+    condition of several does, as in ``assert n > 3 or flag``, may not."""
+    return isinstance(_truths_of_checks(tree_of(frame.f_code), or_useful=False).get(frame.f_lineno), bool)
 
 
 def passing_truth(frame: FrameType) -> bool | None:
     """The truth value for which the line that ``frame`` runs raises no error, as True for ``assert x.min() >= 0``. None
-    if it is not such a test, if the model may catch the error, or if one condition of several would do, unless all
-    others are Python's bools. ``frame`` may be that of a torch function mode."""
+    if it is not such a test, if the model may catch the error, or if one condition must be true and another false,
+    unless all others are Python's bools. ``frame`` may be that of a torch function mode."""
     while frame.f_code.co_name == FUNCTION_MODE and frame.f_back is not None:
         frame = frame.f_back
     is_known = runs_users(frame) or asked_by_layer(frame)
-    truth = _truths_of_checks(tree_of(frame.f_code)).get(frame.f_lineno) if is_known else None
+    truth = _truths_of_checks(tree_of(frame.f_code), or_useful=True).get(frame.f_lineno) if is_known else None
     if isinstance(truth, tuple):
         truth = _truth_of_the_undecided(truth, frame)
     return None if truth is not None and in_try_block(frame) else truth
@@ -53,14 +59,15 @@ _Alternatives = tuple[tuple[ast.expr, bool], ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _truths_of_checks(tree: ast.Module) -> dict[int, bool | _Alternatives | None]:
-    """Maps the lines of such tests to what passing_truth returns, if that is the same for each of their conditions."""
+def _truths_of_checks(tree: ast.Module, or_useful: bool) -> dict[int, bool | _Alternatives | None]:
+    """Maps the lines of such tests to what passing_truth returns, if that is the same for each of their conditions;
+    ``or_useful`` where one condition of several would do."""
     truths: dict[int, bool | _Alternatives | None] = {}
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Assert, ast.If)) or not _is_check(node):
             continue
         raises = isinstance(node, ast.If) and always_raises(node.body)
-        needed = set(_needed(node.test, not raises))
+        needed = set(_needed(node.test, not raises, or_useful))
         both_raise = isinstance(node, ast.If) and raises and bool(node.orelse) and always_raises(node.orelse)
         truth: bool | _Alternatives | None = needed.pop() if len(needed) == 1 and not both_raise else None
         if truth is None and not both_raise:
@@ -78,15 +85,16 @@ _ASKING_FUNCTIONS = {"all", "any", "filter", "max", "min", "sorted"}
 _OF_ALL = {True: "all", False: "any"}  # which function of all items needs each of them for this result
 
 
-def _needed(test: ast.expr, truth: bool) -> Iterator[bool | None]:
-    """What each condition in ``test`` must be for ``test`` to be ``truth``; None if that is not known."""
+def _needed(test: ast.expr, truth: bool, or_useful: bool) -> Iterator[bool | None]:
+    """What each condition in ``test`` must be for ``test`` to be ``truth``, ``or_useful`` where one of several does;
+    None if that is not known."""
     test, truth = _without_not(test, truth)
     match test:
-        case ast.BoolOp(op, values) if isinstance(op, ast.And) == truth:
+        case ast.BoolOp(op, values) if or_useful or isinstance(op, ast.And) == truth:
             for value in values:
-                yield from _needed(value, truth)
+                yield from _needed(value, truth, or_useful)
         case ast.Call(ast.Name(name), [ast.GeneratorExp(each, [ast.comprehension(ifs=[])])]) if name == _OF_ALL[truth]:
-            yield from _needed(each, truth)
+            yield from _needed(each, truth, or_useful)
         case _:
             yield None if any(map(_asks, ast.walk(test))) else truth
 
