@@ -128,3 +128,47 @@ def of_three(x: torch.Tensor) -> torch.Tensor:
 def test_one_of_several_conditions_of_data(function: Function, capture: Any, tmp_path: Path) -> None:
     model = exported(function, tmp_path / "m.onnx", capture)
     compare(function, model, [(torch.rand(n).sort().values,) for n in (7, 1, 4)])
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] <= 4:
+        raise ValueError("short")
+    return x * 3
+
+
+def in_one_way(x: torch.Tensor) -> torch.Tensor:
+    return chosen(longer(x) if x.sum() > 0 else x)
+
+
+def by_index_in_one_way(x: torch.Tensor) -> torch.Tensor:
+    return chosen(x * x[4] if x.sum() > 0 else x)
+
+
+def in_steps(x: torch.Tensor, steps: int) -> torch.Tensor:
+    total = x.sum() * 0
+    for _ in range(steps):
+        total = total + x[4]
+    return total * 2 if x.shape[0] > 3 else total - 1
+
+
+@pytest.mark.parametrize("function", [in_one_way, by_index_in_one_way])
+def test_what_one_way_by_data_needs_is_not_known_after_it(function: Function, tmp_path: Path) -> None:
+    """Sizes for which only the other way runs are warned of."""
+    path = tmp_path / "m.onnx"
+    with pytest.warns(opbridge.TraceWarning, match="n > 3"):
+        opbridge.export(function, (torch.rand(7),), path, capture="export", dynamic_shapes=({0: "n"},))
+    compare(function, loaded(path), [(torch.rand(7),), (-torch.rand(5),), (torch.rand(5),)])
+
+
+@CAPTURES
+def test_what_a_step_needs_is_not_known_after_the_loop(capture: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return in_steps(x, y.shape[0] - 1)
+
+    with pytest.warns(opbridge.TraceWarning, match="n > 3"):
+        opbridge.export(
+            function, (torch.rand(7), torch.rand(3)), path, capture=capture, dynamic_shapes=({0: "n"}, {0: "m"})
+        )
+    compare(function, loaded(path), [(torch.rand(7), torch.rand(m)) for m in (3, 1, 5)])

@@ -161,6 +161,18 @@ def always(env: Any, expression: Any) -> Any:
     return env._maybe_evaluate_static(expression)
 
 
+@contextlib.contextmanager
+def restore_ranges(env: Any) -> Iterator[None]:
+    """Forgets what ``env`` learns of the bounds of its symbols."""
+    before = dict(env.var_to_range)
+    try:
+        yield
+    finally:
+        if any(env.var_to_range[symbol] != known for symbol, known in before.items()):
+            env.var_to_range.update(before)
+            env._maybe_evaluate_static.cache_clear()
+
+
 def asserted_minimum(env: Any, size: Any) -> int:
     """The least value of a constant, or of a size that depends on data, of which torch has asserted that it is at least
     a constant. 0 if nothing is known."""
@@ -268,6 +280,7 @@ __all__ = [
     "has_shape_rule",
     "is_signature",
     "leave_unlimited",
+    "restore_ranges",
     "scoped_library",
     "set_size_oblivious",
     "sym_cos",

@@ -20,6 +20,8 @@ from opbridge.capture.state.overwritten_tensors import written_tensors
 from opbridge.capture.state.real_tensors import memory_of
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import has_memory
+from opbridge.torch_compat.fake_tensors import mode_of_fakes
+from opbridge.torch_compat.symbols import restore_ranges
 
 
 class NotRecorded(BaseException):
@@ -105,12 +107,15 @@ class WithBodies(abc.ABC):
 
     @contextlib.contextmanager
     def enter(self, body: Body) -> Iterator[None]:
-        """Records into ``body``. Tensors from outside become its operands."""
+        """Records into ``body``. Tensors from outside become its operands. What the body needs of sizes holds in it
+        alone, as it may not run."""
         body.outer = Body(self._builder, self._known, self._by_memory, outer=self._body)
         outermost = self._body
         self._builder, self._known, self._by_memory, self._body = body.builder, body.known, body.by_memory, body
+        mode = mode_of_fakes()
         try:
-            yield
+            with contextlib.nullcontext() if mode is None or mode.shape_env is None else restore_ranges(mode.shape_env):
+                yield
         finally:
             state = body.outer
             self._builder, self._known, self._by_memory = state.builder, state.known, state.by_memory
